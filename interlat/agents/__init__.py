@@ -1,0 +1,1 @@
+"""Agents at work: collecting messages, acting, playing episodes."""

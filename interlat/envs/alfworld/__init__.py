@@ -1,0 +1,1 @@
+"""ALFWorld: household tasks in text, on the real engine, with generated or official games."""

@@ -1,0 +1,1 @@
+"""What travels between agents: messages, their store, their sources, their alterations."""

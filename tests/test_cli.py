@@ -1,0 +1,119 @@
+"""Every stage takes the same flags, and every mistake is one line and status 2."""
+
+import errno
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner, Result
+
+from interlat.cli import progress_bar, stage_command
+from interlat.config import Params, UserError
+
+ROOT = Path(__file__).parent.parent
+STAGES = sorted(path.name for path in (ROOT / "stages").glob("*.py"))
+
+
+def run(function: Callable[..., None], *arguments: str) -> Result:
+    command = stage_command("collect", "sender", "hidden.source")(function)
+    return CliRunner().invoke(command, ["--params", str(ROOT / "params.yaml"), *arguments])
+
+
+def show(params: Params) -> None:
+    """Print some settings."""
+    click.echo(f"{params.collect.max_new_tokens} {params.hidden.source} {params.collect.do_sample}")
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        ["--max_new_tokens", "7", "--hidden_source", "none", "--do_sample", "true"],
+        ["--max-new-tokens", "7", "--hidden-source=none", "--do-sample"],
+        ["--set", "collect.max_new_tokens=7", "--set", "hidden.source=none", "--do_sample"],
+    ],
+)
+def test_flags_come_in_snake_and_kebab_case_and_win_over_the_file(flags: list[str]) -> None:
+    result = run(show, *flags)
+    assert (result.stdout, result.exit_code) == ("7 none True\n", 0)
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--temperature", "0"], "collect.temperature: expected a number > 0, found 0"),
+        (["--hidden_source", "x"], "hidden.source: expected one of data, text, none"),
+        (["--set", "hidden.sauce=1"], "hidden.sauce: unknown key; did you mean hidden.source?"),
+        (["--set", "hidden"], "--set hidden: expected KEY=VALUE"),
+        (["--temprature", "1"], "No such option"),
+        (["--temperature"], "requires an argument"),
+        (["--params", "nowhere.yaml"], "nowhere.yaml: no such file"),
+        (["stray"], "unexpected extra argument"),
+    ],
+)
+def test_a_user_s_mistake_is_one_line_and_status_2(flags: list[str], message: str) -> None:
+    result = run(show, *flags)
+    assert result.exit_code == 2
+    assert message in result.stderr
+    assert result.stderr.startswith("error: ")
+    assert result.stderr.count("\n") == 1
+    assert result.stdout == ""
+
+
+def test_a_user_error_from_inside_is_one_line() -> None:
+    def fail(params: Params) -> None:
+        """Fail."""
+        raise UserError("models/none: no such\nmodel")
+
+    result = run(fail)
+    assert (result.stderr, result.exit_code) == ("error: models/none: no such model\n", 2)
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EACCES, errno.EROFS])
+def test_a_full_or_forbidden_disk_is_one_line(code: int) -> None:
+    def fail(params: Params) -> None:
+        """Fail."""
+        raise OSError(code, "reason", "data/x")
+
+    result = run(fail)
+    assert (result.stderr, result.exit_code) == ("error: data/x: reason\n", 2)
+
+
+def test_a_defect_of_ours_keeps_its_traceback() -> None:
+    def fail(params: Params) -> None:
+        """Fail."""
+        raise ZeroDivisionError
+
+    assert isinstance(run(fail).exception, ZeroDivisionError)
+
+
+def test_two_settings_with_one_flag_are_refused() -> None:
+    with pytest.raises(ValueError, match="--seed"):
+        stage_command("seed", "evaluate.seed")(show)
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_help_takes_less_than_a_second(stage: str) -> None:
+    seconds = []
+    for _ in range(3):
+        start = time.perf_counter()
+        done = subprocess.run(
+            [sys.executable, ROOT / "stages" / stage, "--help"], capture_output=True, text=True
+        )
+        seconds.append(time.perf_counter() - start)
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.startswith("Usage:")
+    assert min(seconds) < 1.0
+
+
+def test_progress_without_a_terminal_says_when_it_is_done(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with caplog.at_level("INFO", logger="interlat"), progress_bar("collect", 4) as advance:
+        advance(3)
+        advance(1, "success 50 %")
+    assert [record.getMessage().split(",")[0] for record in caplog.records] == ["collect 4/4"]
+    assert caplog.messages[0].endswith("success 50 %")
