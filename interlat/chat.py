@@ -1,7 +1,8 @@
-"""Conversations to token ids, loss mask and message slots, through the tokenizer's own chat template.
+"""Conversations to token ids, loss mask and message slots, through the tokenizer's own template.
 
-The one place that knows where a message goes: at the end of the first human turn, between ``<bop>`` and
-``<eop>``. Training and evaluation both render here, so a prompt cannot differ between them.
+The one place that knows where a message goes: at the end of the first human turn, between
+``<bop>`` and ``<eop>``. Training and evaluation both render here, so a prompt cannot differ
+between them.
 A conversation is the ShareGPT list of ``{"from": "human" | "gpt", "value": str, "loss"?: bool}``.
 Values are stripped of surrounding white space, as templates that trim would do.
 """
@@ -19,11 +20,11 @@ ROLES = {"human": "user", "gpt": "assistant"}
 Turn = Mapping[str, Any]
 Conversation = Sequence[Turn]
 Slots = int | str | None
-"""What stands between the markers: n empty slots for latent rows, a plan text, or nothing (no markers)."""
+"""Between the markers: n empty slots for latent rows, or a plan text; None leaves them out."""
 
 
 class Rendered(NamedTuple):
-    """A conversation as the model sees it; ``token_ids`` and ``loss_mask`` have the same length T."""
+    """A conversation as the model sees it; ``token_ids`` and ``loss_mask`` have one length, T."""
 
     token_ids: list[int]
     loss_mask: list[bool]
@@ -53,9 +54,9 @@ def render_many(
     """Render conversations with one call of the tokenizer.
 
     Supervised are exactly the tokens of assistant turns with their end-of-turn token, except turns
-    marked ``loss: false``. Empty latent slots hold the pad token's id (any id would do: rows replace it).
-    Raises ValueError for a conversation that does not begin with a human turn, has two turns in a row
-    by one side, or contains a marker.
+    marked ``loss: false``. Empty slots hold the pad token's id; rows replace them.
+    Raises ValueError for a conversation that does not begin with a human turn, has two turns in a
+    row by one side, or contains a marker.
     """
     texts, spans = zip(
         *(
@@ -77,10 +78,10 @@ def render_many(
 
 
 def continuation(tokenizer: PreTrainedTokenizerBase, conversation: Conversation) -> list[int]:
-    """Ids that follow the last assistant turn's end-of-turn token, through the next generation prompt.
+    """Ids that follow the last assistant turn's end token, through the next generation prompt.
 
     The conversation ends with a human turn that answers an assistant turn. A cache that holds
-    everything up to the end-of-turn token and is fed these ids equals the whole conversation rendered.
+    all up to that end token and is fed these ids equals the whole conversation rendered.
     """
     contents = _contents(conversation, None)
     pieces = _scaffold(tokenizer, len(contents), True)
@@ -93,7 +94,9 @@ def marker_ids(tokenizer: PreTrainedTokenizerBase) -> tuple[int, int]:
     """Ids of ``<bop>`` and ``<eop>``; ValueError when the tokenizer lacks them."""
     vocabulary = tokenizer.get_added_vocab()
     if BOP not in vocabulary or EOP not in vocabulary:
-        raise ValueError(f"the tokenizer has no {BOP} and {EOP} tokens; add them with chat.add_markers")
+        raise ValueError(
+            f"the tokenizer has no {BOP} and {EOP} tokens; add them with chat.add_markers"
+        )
     return vocabulary[BOP], vocabulary[EOP]
 
 
@@ -126,10 +129,10 @@ def _scaffold(
     chat = [
         {"role": ("user", "assistant")[i % 2], "content": text} for i, text in enumerate(sentinels)
     ]
-    text = tokenizer.apply_chat_template(
+    rendered = tokenizer.apply_chat_template(
         chat, tokenize=False, add_generation_prompt=add_generation_prompt
     )
-    pieces = []
+    text, pieces = str(rendered), []
     for sentinel in sentinels:
         piece, found, text = text.partition(sentinel)
         if not found:

@@ -40,7 +40,7 @@ _USER_ERRNOS = frozenset(
     }
 )
 _LINE_SECONDS = 15.0
-_RANK_0_FIRST_SECONDS = 2.0
+_RANK_0_FIRST_SECONDS = 30.0
 
 
 class Advance(Protocol):
@@ -114,11 +114,15 @@ class StageCommand(click.Command):
             _fail(str(error))
         except OSError as error:
             if error.errno not in _USER_ERRNOS:
+                _let_rank_0_speak()
                 raise
             _fail(f"{error.filename or 'output'}: {error.strerror}")
         except (click.Abort, KeyboardInterrupt):
             click.echo("interrupted", err=True)
             sys.exit(128 + signal.SIGINT)
+        except Exception:
+            _let_rank_0_speak()
+            raise
         sys.exit(0)
 
 
@@ -241,8 +245,12 @@ def _terminate(number: int, frame: object) -> NoReturn:
 
 
 def _fail(message: str) -> NoReturn:
-    """Say it once: other ranks wait, and rank 0's end ends them; only a mistake of theirs shows."""
-    if not distributed.is_main():
-        time.sleep(_RANK_0_FIRST_SECONDS)
+    _let_rank_0_speak()
     click.echo(f"error: {' '.join(message.split())}", err=True)
     sys.exit(2)
+
+
+def _let_rank_0_speak() -> None:
+    """Wait, on other ranks: where rank 0 fails too, it says why, and its end ends them silently."""
+    if not distributed.is_main():
+        time.sleep(_RANK_0_FIRST_SECONDS)

@@ -26,7 +26,7 @@ Precision = Literal["fp32", "bf16"]
 class LaunchConfig:
     """How a stage is started."""
 
-    processes: int = setting(1, "processes a stage starts under torchrun", minimum=1)
+    processes: int = setting(2, "processes a stage starts under torchrun", minimum=1)
     threads: int = setting(1, "CPU threads of each process", minimum=1)
 
 
@@ -38,7 +38,7 @@ class TaskConfig:
     games: str = setting("generated", "`generated`, or the folder of a json_2.1.1 download")
     prompt: Literal["plain", "react"] = setting("plain", "style of the first turn's instruction")
     seed: int = setting(7, "seed of the train and valid games", minimum=0)
-    final_seed: int = setting(2026, "seed of the final games", minimum=0)
+    final_seed: int = setting(4711, "seed of the final games", minimum=0)
     train_games: int = setting(12000, "games of the train split", minimum=1)
     valid_games: int = setting(120, "games of each valid split", minimum=1)
     final_games: int = setting(400, "games of each final split", minimum=1)
@@ -74,21 +74,32 @@ class BaseConfig:
     layers: int = setting(3, "transformer layers", minimum=1)
     heads: int = setting(2, "attention heads", minimum=1)
     intermediate_size: int = setting(256, "width of the feed-forward layers", minimum=8)
-    steps: int = setting(700, "optimizer steps", minimum=1)
-    sender_batch: int = setting(48, "sender samples a step", minimum=1)
-    actor_batch: int = setting(16, "actor samples a step", minimum=1)
+    steps: int = setting(800, "optimizer steps", minimum=1)
+    sender_batch: int = setting(32, "sender samples a step, over all processes", minimum=1)
+    actor_batch: int = setting(48, "actor samples a step, over all processes", minimum=1)
+    micro_batches: int = setting(
+        2, "passes that each process cuts its part of a step into", minimum=1
+    )
     learning_rate: float = setting(4e-3, "Muon's rate, for matrices", above=0.0)
     embedding_learning_rate: float = setting(3e-3, "AdamW's rate, for the rest", above=0.0)
     weight_decay: float = setting(0.01, "weight decay", minimum=0.0)
-    gradient_clip: float = setting(1.0, "largest gradient norm", above=0.0)
+    warmup_share: float = setting(0.04, "steps of linear warm-up", minimum=0.0, maximum=1.0)
+    decay_share: float = setting(
+        0.5, "steps over which the rate falls to zero, at the end", minimum=0.0, maximum=1.0
+    )
+    gradient_clip: float = setting(20.0, "largest gradient norm", above=0.0)
     uninformed_sender_share: float = setting(
-        0.15, "sender samples without knowledge", minimum=0.0, maximum=1.0
+        0.125, "sender samples without knowledge", minimum=0.0, maximum=1.0
     )
-    none_share: float = setting(0.4, "actor samples without a plan", minimum=0.0, maximum=1.0)
+    none_share: float = setting(0.48, "actor samples without a plan", minimum=0.0, maximum=1.0)
     uninformed_share: float = setting(
-        0.1, "actor samples with an uninformed plan", minimum=0.0, maximum=1.0
+        0.125, "actor samples with an uninformed plan", minimum=0.0, maximum=1.0
     )
-    precision: Precision = setting("bf16", "arithmetic of the forward pass")
+    mismatched_share: float = setting(
+        0.0625, "actor samples with another task's plan", minimum=0.0, maximum=1.0
+    )
+    precision: Precision = setting("fp32", "arithmetic of the forward pass")
+    save_every: int = setting(100, "steps between two checkpoints to resume from", minimum=1)
     log_every: int = setting(20, "steps between two logged points", minimum=1)
 
 
@@ -97,7 +108,7 @@ class CollectConfig:
     """How the sender speaks and how its messages are stored."""
 
     tasks: int | None = setting(3000, "train tasks to collect; null for all", minimum=1)
-    batch_size: int = setting(64, "tasks generated together", minimum=1)
+    batch_size: int = setting(256, "tasks generated together", minimum=1)
     max_new_tokens: int = setting(96, "longest plan in tokens", minimum=1)
     do_sample: bool = setting(False, "sample (else greedy)")
     temperature: float = setting(0.7, "sampling temperature", above=0.0)
@@ -107,8 +118,8 @@ class CollectConfig:
     max_hidden_states: int = setting(10000, "rows kept of a message, the last ones", minimum=1)
     store_dtype: StoreDtype = setting("float16", "type of the stored states")
     prompt_template: str = setting(
-        "Please provide a general plan to solve this task.\nThe task is: {task}",
-        "what the sender is asked; {task} is the task, with what the sender knows",
+        "Please provide a general plan to solve this task.\nThe task is: {task}\n{knowledge}",
+        "what the sender is asked; {knowledge} is what the sender knows beside the task",
     )
 
 
@@ -118,12 +129,18 @@ class TrainConfig:
 
     steps: int = setting(250, "optimizer steps", minimum=1)
     batch_size: int = setting(24, "samples a step, over all processes", minimum=1)
+    micro_batches: int = setting(
+        1, "passes that each process cuts its part of a step into", minimum=1
+    )
     learning_rate: float = setting(1e-3, "rate of the actor's own weights", above=0.0)
     adapter_learning_rate: float = setting(3e-3, "rate of the adapter", above=0.0)
     weight_decay: float = setting(0.01, "weight decay", minimum=0.0)
     warmup_share: float = setting(0.03, "steps of linear warm-up", minimum=0.0, maximum=1.0)
+    decay_share: float = setting(
+        0.97, "steps over which the rate falls to zero, at the end", minimum=0.0, maximum=1.0
+    )
     gradient_clip: float = setting(1.0, "largest gradient norm", above=0.0)
-    precision: Precision = setting("bf16", "arithmetic of the forward pass")
+    precision: Precision = setting("fp32", "arithmetic of the forward pass")
     heads: int = setting(4, "attention heads of the adapter", minimum=1)
     dropout: float = setting(0.0, "dropout of the adapter", minimum=0.0, maximum=0.9)
     separation_weight: float = setting(0.5, "weight of the separation loss", minimum=0.0)
@@ -154,11 +171,11 @@ class HiddenConfig:
     """Which message reaches the actor, and in what shape."""
 
     source: Source = setting("data", "where the message comes from", flag="hidden_source")
-    noise_std: float = setting(1.0, "noise of `noised`, in message deviations", minimum=0.0)
+    noise_std: float = setting(1.0, "deviation of the noise of `noised`", minimum=0.0)
     prune_keep_ratio: float | None = setting(
         None, "share of rows that pruning keeps", above=0.0, maximum=1.0
     )
-    prune_threshold: float | None = setting(None, "importance below which a row goes", minimum=0.0)
+    prune_threshold: float | None = setting(None, "importance (deviations) below which rows go")
     prune_min_keep: int = setting(8, "rows that pruning leaves, at least", minimum=1)
     prune_rank: int = setting(16, "directions that measure importance", minimum=1)
     truncate_last_percent: float = setting(
@@ -256,12 +273,15 @@ def _check_relations(params: Params) -> None:
             f"base.heads: expected a divisor of base.hidden_size ({base.hidden_size}) that leaves "
             f"an even width a head, found {base.heads}"
         )
-    for key, shares in {
-        "base": (base.none_share, base.uninformed_share),
-        "train": (train.none_share, train.uninformed_share, train.mismatched_share),
-    }.items():
+    for key, section in (("base", base), ("train", train)):
+        if section.warmup_share + section.decay_share > 1.0:
+            raise UserError(
+                f"{key}: warmup_share + decay_share must be at most 1, "
+                f"found {section.warmup_share + section.decay_share:g}"
+            )
+        shares = section.none_share, section.uninformed_share, section.mismatched_share
         if sum(shares) > 1.0:
             raise UserError(
-                f"{key}: none_share + uninformed_share{' + mismatched_share' * (len(shares) == 3)} "
-                f"must be at most 1, found {sum(shares):g}"
+                f"{key}: none_share + uninformed_share + mismatched_share must be at most 1, "
+                f"found {sum(shares):g}"
             )

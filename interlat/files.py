@@ -20,9 +20,17 @@ _SAFE = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}")
 _RESERVED = frozenset({"summary"})
 
 
+def make_folder(path: Path) -> None:
+    """Make a folder, and those above it, where needed. Raises UserError where that cannot be."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"{path}: this folder cannot be made: {error.strerror}") from None
+
+
 def atomic_write_bytes(path: Path, content: bytes) -> None:
     """Replace `path` by `content` in one step, making its folder where needed."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(path.parent)
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     try:
         with partial.open("wb") as file:
@@ -48,7 +56,7 @@ def atomic_write_json(path: Path, content: Any) -> None:
 @contextmanager
 def atomic_directory(path: Path) -> Iterator[Path]:
     """A folder to fill that takes `path`'s place when the block ends without an error."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(path.parent)
     partial, old = (path.with_name(f".{path.name}.{end}") for end in ("partial", "old"))
     for stale in (partial, old):
         shutil.rmtree(stale, ignore_errors=True)

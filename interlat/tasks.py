@@ -6,8 +6,9 @@
  "env_args": {"game": "data/games/..."}}
 """
 
+import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, NotRequired, TypedDict
@@ -65,6 +66,15 @@ def read_tasks(path: Path, limit: int | None = None) -> list[Task]:
     if not tasks:
         raise UserError(f"{path}: the split is empty; a task a line is expected")
     return list(tasks.values())
+
+
+def tasks_digest(tasks: Sequence[Task]) -> str:
+    """SHA-256 over what training reads of tasks: ids, knowledge, plans and conversations."""
+    digest = hashlib.sha256()
+    for task in tasks:
+        said = [task.task_id, task.instruction, task.knowledge, task.plan, task.conversations]
+        digest.update(json.dumps(said).encode())
+    return digest.hexdigest()
 
 
 def _parse(line: str, place: str) -> Task:

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from interlat import distributed
 from interlat.config import Params, Scalar, UserError, flat
+from interlat.files import make_folder
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -68,12 +69,12 @@ def stage_run(
         client, experiment = _connect(uri, params.tracking.experiment)
         parent = _parent_run(client, experiment, params)
     run = _child_run(client, experiment, parent, stage)
-    _describe(client, run, params, {f"dep.md5.{path}": dvc_md5(path) for path in inputs})
     owned = [run] if "MLFLOW_RUN_ID" in os.environ else [run, parent]
     tracked = _Tracked(client, run)
     status = "FAILED"
     with _watchdog(uri, owned):
         try:
+            _describe(client, run, params, {f"dep.md5.{path}": dvc_md5(path) for path in inputs})
             yield tracked
             tracked.flush()
             for path in outputs:
@@ -165,7 +166,10 @@ class _Tracked:
 
 
 def _connect(uri: str, experiment: str) -> "tuple[MlflowClient, str]":
-    """A client and the experiment's id, made where needed; a server that is down is said so."""
+    """A client and the id of the experiment, made where needed: `mlflow run`'s own, or the named.
+
+    Raises UserError, within seconds, when the store does not answer.
+    """
     from mlflow import MlflowClient
     from mlflow.exceptions import MlflowException
 
@@ -173,8 +177,10 @@ def _connect(uri: str, experiment: str) -> "tuple[MlflowClient, str]":
         logging.getLogger(name).setLevel(logging.WARNING)
     database = _sqlite_file(uri)
     try:
-        with _environment(_PROBE):
+        with _environment(_PROBE), _without_warnings("urllib3"):
             client = MlflowClient(uri)
+            if given := os.environ.get("MLFLOW_RUN_ID"):
+                return client, str(client.get_run(given).info.experiment_id)
             return client, _experiment(client, experiment, database and database.parent)
     except MlflowException as error:
         reason = str(error).splitlines()[0][:200]
@@ -295,7 +301,7 @@ def _alone(uri: str) -> Iterator[None]:
     if database is None:
         yield
         return
-    database.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(database.parent)
     with FileLock(f"{database}.lock"):
         yield
 
@@ -312,6 +318,18 @@ def _environment(values: Mapping[str, str]) -> Iterator[None]:
                 del os.environ[name]
             else:
                 os.environ[name] = value
+
+
+@contextmanager
+def _without_warnings(name: str) -> Iterator[None]:
+    """Log nothing below an error: what goes wrong in the block is told by its exception."""
+    logger = logging.getLogger(name)
+    before = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(before)
 
 
 @contextmanager

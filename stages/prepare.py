@@ -1,4 +1,6 @@
-"""Write the tasks, the experts' play and the evaluation games."""
+"""Stage `prepare`: the tasks with both experts' play, and the evaluation games for the engine."""
+
+from pathlib import Path
 
 import click
 
@@ -7,21 +9,34 @@ from interlat.config import Params
 
 
 @stage_command("task")
+@click.option("--splits", multiple=True, help="split to make; repeatable. Default: train, valid_*")
 @click.option(
-    "--splits", multiple=True, help="Splits to make; repeatable. Default: train, valid_*."
+    "--output_dir",
+    default="data",
+    show_default=True,
+    type=click.Path(path_type=Path),
+    help="folder of tasks/ and games/",
 )
-def main(params: Params, splits: tuple[str, ...]) -> None:
-    """Write the tasks of each split, and games for the engine."""
+@click.option(
+    "--metrics",
+    default="metrics/prepare.json",
+    show_default=True,
+    type=click.Path(path_type=Path),
+    help="metrics file",
+)
+def main(params: Params, splits: tuple[str, ...], output_dir: Path, metrics: Path) -> None:
+    """Write the tasks of each split, and the games of those that are evaluated.
+
+    Writes OUTPUT_DIR/tasks/KNOWLEDGE/SPLIT.jsonl and OUTPUT_DIR/games/json_2.1.1/SPLIT/...
+    """
     import os
     import time
-    from pathlib import Path
 
-    from interlat.envs import GAMES
     from interlat.envs.alfworld.prepare import SPLITS, count_games, prepare
     from interlat.files import atomic_write_json
     from interlat.tracking import stage_run
 
-    tasks, metrics = Path("data/tasks"), Path("metrics/prepare.json")
+    tasks, games = output_dir / "tasks", output_dir / "games" / "json_2.1.1"
     chosen = splits or SPLITS
     start = time.monotonic()
     with (
@@ -29,7 +44,7 @@ def main(params: Params, splits: tuple[str, ...]) -> None:
         progress_bar("prepare", count_games(params.task, chosen)) as advance,
     ):
         workers = len(os.sched_getaffinity(0))
-        figures = prepare(params.task, tasks, GAMES, chosen, workers=workers, advance=advance)
+        figures = prepare(params.task, tasks, games, chosen, workers=workers, advance=advance)
         atomic_write_json(metrics, figures)
         run.log_metrics({"seconds": time.monotonic() - start})
         run.log_artifact(metrics)

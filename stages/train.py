@@ -55,12 +55,13 @@ def main(params: Params, output_dir: Path) -> None:
         stage_run("train", params, inputs=inputs, outputs=[output_dir]) as run,
         progress_bar("train", params.train.steps) as advance,
     ):
+        done = 0
 
         def watch(step: int, point: Point | None) -> None:
-            if point is None:
-                advance(1)
-            else:
-                advance(0, f"loss {point['loss']:.3f}")
+            nonlocal done
+            advance(step - done, f"loss {point['loss']:.3f}" if point else "")
+            done = step
+            if point:
                 run.log_metrics({k: v for k, v in point.items() if k != "step"}, step)
 
         training = train_actor(

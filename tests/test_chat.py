@@ -1,7 +1,5 @@
 """Rendering: markers, supervised tokens and continuations, over the families of chat templates."""
 
-from itertools import pairwise
-
 import pytest
 from conftest import word_tokenizer
 from hypothesis import given
@@ -14,8 +12,8 @@ from interlat.models.tiny import build_tokenizer
 CHATML = (
     "{% if messages[0]['role'] != 'system' %}<|im_start|>system\nplease provide a plan<|im_end|>\n"
     "{% endif %}{% for message in messages %}"
-    "{{ '<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>\n' }}{% endfor %}"
-    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+    "{{ '<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>\n' }}"
+    "{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 )
 LLAMA3 = (
     "{% for message in messages %}{% if loop.first %}<|im_start|>{% endif %}"
@@ -23,7 +21,8 @@ LLAMA3 = (
     "{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n\n{% endif %}"
 )
 BARE = (
-    "{% for message in messages %}{{ message['role'] + ' : ' + message['content'] + '<|im_end|>' }}"
+    "{% for message in messages %}"
+    "{{ message['role'] + ' : ' + message['content'] + '<|im_end|>' }}"
     "{% endfor %}{% if add_generation_prompt %}assistant : {% endif %}"
 )
 EPISODE = [
@@ -100,7 +99,9 @@ def test_continuations_add_up_to_the_whole_conversation(
         assert fed == whole.token_ids
 
 
-@given(st.lists(st.sampled_from("go to mug plate 1 2 .".split()), min_size=1, max_size=9))
+@given(
+    st.lists(st.sampled_from(["go", "to", "mug", "plate", "1", "2", "."]), min_size=1, max_size=9)
+)
 def test_many_render_as_each_alone(words: list[str]) -> None:
     tokenizer = word_tokenizer()
     conversations = [EPISODE[:3], [{"from": "human", "value": " ".join(words)}]]
@@ -137,4 +138,4 @@ def test_the_tiny_tokenizer_supervises_the_same_words() -> None:
     taught = [w for w, on in zip(words, rendered.loss_mask, strict=True) if on]
     assert taught == ["go", "to", "cabinet 1", "<|end|>", "open", "fridge", "<|end|>"]
     ends = [i for i, word in enumerate(words) if word == "<|end|>"]
-    assert all(a < b for a, b in pairwise(ends)) and len(ends) == len(EPISODE)
+    assert len(ends) == len(EPISODE)

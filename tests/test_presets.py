@@ -11,7 +11,7 @@ from interlat.schema import parse_yaml, place, settings
 CONF = Path(__file__).parent.parent / "conf"
 GROUPS = sorted(entry.name for entry in CONF.iterdir())
 NAMES = [f"{group}={p.stem}" for group in GROUPS for p in sorted((CONF / group).iterdir())]
-DEFAULTS = ["model=tiny", "task=alfworld", "collect=default", "train=single"]
+DEFAULTS = ["model=tiny", "task=alfworld", "collect=default", "train=pair"]
 
 TEXT = """\
 # mine
@@ -82,4 +82,4 @@ def test_an_unknown_name_is_refused(choice: str, message: str) -> None:
 
 def test_an_outcome_that_is_not_valid_is_refused() -> None:
     with pytest.raises(UserError, match=r"train\.steps"):
-        lay_over(TEXT.replace("77", "-1"), choose(["train=single"], CONF))
+        lay_over(TEXT.replace("77", "-1"), choose(["train=pair"], CONF))

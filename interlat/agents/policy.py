@@ -68,7 +68,7 @@ class Policy:
         if partial:
             kinds = ", ".join(sorted(partial))
             raise UserError(f"an actor with {kinds} layers cannot be played; full attention only")
-        self._actor = actor.eval()
+        self._actor = actor.to(actor.device).eval()
         self._max_new_tokens = max_new_tokens
         self._temperature = temperature
         self._context: int | None = getattr(config, "max_position_embeddings", None)
@@ -194,12 +194,12 @@ class Policy:
 
     def _choose(self, hidden_BD: Tensor, talking: Sequence[int]) -> list[int]:
         """The next token of every row; those that have ended their turn get anything."""
-        logits_BV = self._actor.logits(hidden_BD).float().cpu()
+        logits_BV = self._actor.logits(hidden_BD).float()
         ids_B: list[int] = logits_BV.argmax(-1).tolist()
         if self._temperature > 0:
             for i in talking:
                 ids_B[i] = _sample(
-                    logits_BV[i] / self._temperature, self._seats[i].session.generator
+                    logits_BV[i].cpu() / self._temperature, self._seats[i].session.generator
                 )
         return ids_B
 

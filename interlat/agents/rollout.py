@@ -59,7 +59,7 @@ class Episode:
     seed: int
     hidden_source: str
     invalid_actions: int | None
-    """Actions that were not possible; None where the environment's ``info["valid"]`` does not tell."""
+    """Actions that were not possible; None where an environment's ``info["valid"]`` is not told."""
     timings: Mapping[str, float]
     """Seconds of its whole batch while it ran, in the policy and in the environments."""
     conversations: tuple[Turn, ...]
@@ -167,8 +167,10 @@ class _Running:
         self.turn = stepped.turn
         self.steps += 1
         self.reward += result.reward
-        valid = result.info.get("valid")
-        self.invalid = None if None in (self.invalid, valid) else self.invalid + (not valid)
+        if "valid" not in result.info:
+            self.invalid = None
+        elif self.invalid is not None:
+            self.invalid += not result.info["valid"]
         if result.won:
             return "success"
         if self.steps >= step_limit:

@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from interlat.config import UserError
-from interlat.files import atomic_write_json, read_json, sha256_file
+from interlat.files import atomic_write_json, make_folder, read_json, sha256_file
 from interlat.latents.columns import features, record_batch
 from interlat.latents.message import Message
 
@@ -68,7 +68,7 @@ class LatentWriter:
         """
         if _holds_something_else(self.output):
             raise UserError(f"{self.output} exists and is not a latent store; choose another")
-        self._partial.mkdir(parents=True, exist_ok=True)
+        make_folder(self._partial)
         journal = self._partial / JOURNAL
         self._lock = os.open(journal, os.O_RDWR | os.O_CREAT, 0o644)
         try:
@@ -188,8 +188,8 @@ class LatentWriter:
         atomic_write_json(folder / "state.json", state)
 
     def _write_parquet(self, path: Path, pieces: int) -> dict[str, Any]:
-        options: dict[str, Any] = {"compression": "zstd", "use_dictionary": ["finish_reason"]}
-        with pq.ParquetWriter(path, self._schema, **options) as table:
+        small = {"use_dictionary": ["finish_reason"], "write_statistics": ["task_id", "n_tokens"]}
+        with pq.ParquetWriter(path, self._schema, **small) as table:
             for batch in self._batches(range(pieces)):
                 table.write_batch(batch)
         return _described(path)

@@ -129,7 +129,7 @@ class Actor(nn.Module):
         model, tokenizer = load_causal_lm(str(directory), dtype)
         has_adapter = (directory / CONFIG_FILE).is_file()
         adapter = CommunicationAdapter.load(directory) if has_adapter else None
-        return cls(model, tokenizer, adapter).eval()
+        return cls(model, tokenizer, adapter).to(model.device).eval()
 
 
 def embedding_weight(model: PreTrainedModel) -> Tensor:

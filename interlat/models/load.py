@@ -46,7 +46,8 @@ def load_causal_lm(
         )
     except (OSError, ValueError, SafetensorError) as error:
         reason = " ".join(str(error).split())[:300]
-        raise UserError(f"model {path_or_id} cannot be loaded: {reason}") from None
+        place = "" if Path(path_or_id).is_dir() else "there is no such folder, and as a hub id: "
+        raise UserError(f"model {path_or_id} cannot be loaded: {place}{reason}") from None
     tokenizer.padding_side = "left"
     if tokenizer.pad_token_id is None:
         tokenizer.pad_token = tokenizer.eos_token
@@ -94,9 +95,13 @@ def _load_tokenizer(path_or_id: str, revision: str | None) -> PreTrainedTokenize
 
 
 def _check_folder(path_or_id: str) -> None:
-    """Refuse what can only be a path and holds no model, without asking the hub about it."""
+    """Refuse what can only be a path and holds no model, without asking the hub about it.
+
+    models/ is where the stages put theirs, so models/base is never an id.
+    """
     path = Path(path_or_id)
     looks_like_hub_id = path_or_id.count("/") <= 1 and path_or_id[:1] not in (".", "/", "~", "")
+    looks_like_hub_id &= path.parts[:1] != ("models",)
     if path_or_id and path.is_dir():
         if not (path / "config.json").is_file():
             raise UserError(f"{path_or_id} holds no model: it has no config.json")

@@ -1,15 +1,19 @@
-"""The embedded default's language model: a word-level tokenizer and a from-scratch Qwen2, both small.
+"""The embedded default's language model: a word-level tokenizer and a from-scratch Qwen2.
 
-Made for machines without an accelerator and tasks told in plain English words. Entities ("cabinet 7")
-are one token each, and the tokenizer's normaliser drops words that carry nothing here (articles, the
-engine's boilerplate), so an episode costs about a third of its words. Texts themselves stay verbatim.
+Made for machines without an accelerator and tasks told in plain English words. Entities
+("cabinet 7") are one token each, and the tokenizer's normaliser drops words that carry nothing here
+(articles, the engine's boilerplate), so an episode costs about a third of its words. Texts
+themselves stay verbatim.
+
+Load it with models/load.py: AutoTokenizer takes every Qwen2 checkpoint's tokenizer for a byte-level
+one, whatever its files say, and would lose all words.
 """
 
 from collections.abc import Iterable
 from typing import NamedTuple
 
 import torch
-from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers
+from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
 from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
 
 from interlat.chat import BOP, EOP
@@ -32,8 +36,13 @@ DROPPED = (
     r", you see|, and|,|(?<! )\.",
     r"please provide a general|to solve this task|the task is|your task is to",
     r"\b(an?|the|some|your|you|is)\b",
+    rf"(?<=\d) in(?= {ENTITY})",
 )
-"""Patterns of text (in lower case) that become no token, in order of application."""
+"""Patterns of text (in lower case) that become no token, in order of application.
+
+The last one sets a thing right beside the place that it is in, which makes the place one step of
+copying; the decoder says "in" again.
+"""
 
 
 class TinyShape(NamedTuple):
@@ -48,7 +57,7 @@ class TinyShape(NamedTuple):
 def build_tokenizer(texts: Iterable[str]) -> PreTrainedTokenizerFast:
     """A tokenizer whose vocabulary is the words of ``texts``, one token an entity.
 
-    Every kind of entity gets the numbers 1 to the largest seen for that kind, so that a number which
+    Every kind of entity gets the numbers 1 to the largest seen for that kind, so that a number that
     the texts happen to skip is still a word.
     """
     backend = Tokenizer(models.WordLevel({PAD: 0, UNKNOWN: 1}, unk_token=UNKNOWN))
@@ -61,8 +70,16 @@ def build_tokenizer(texts: Iterable[str]) -> PreTrainedTokenizerFast:
             pre_tokenizers.Split(Regex(r"^\s+$|^\s+|\s+$"), "removed"),
         ]
     )
+    backend.decoder = decoders.Sequence(
+        [
+            decoders.Replace(Regex("$"), " "),
+            decoders.Fuse(),
+            decoders.Replace(Regex(rf"(?<=\d) (?={ENTITY})"), " in "),
+            decoders.Replace(Regex(" $"), ""),
+        ]
+    )
     backend.model = models.WordLevel(_vocabulary(backend, texts), unk_token=UNKNOWN)
-    return PreTrainedTokenizerFast(
+    return PreTrainedTokenizerFast(  # type: ignore[no-untyped-call]
         tokenizer_object=backend,
         pad_token=PAD,
         unk_token=UNKNOWN,
@@ -92,9 +109,9 @@ def _vocabulary(backend: Tokenizer, texts: Iterable[str]) -> dict[str, int]:
 def build_model(
     tokenizer: PreTrainedTokenizerFast, shape: TinyShape, *, seed: int
 ) -> Qwen2ForCausalLM:
-    """A Qwen2 with random weights; an entity's embedding starts as embedding(kind) + embedding(number).
+    """A Qwen2 with random weights; an entity's embedding starts as that of its kind + its number.
 
-    So "cabinet 7" is near both "cabinet" and everything else that is number 7 before any training.
+    So "cabinet 7" is near both "cabinet" and all else that is number 7 before any training.
     """
     torch.manual_seed(seed)
     model = Qwen2ForCausalLM(
@@ -112,7 +129,7 @@ def build_model(
             bos_token_id=None,
         )
     )
-    _compose_entities(model.get_input_embeddings().weight, tokenizer)
+    _compose_entities(model.model.embed_tokens.weight, tokenizer)
     return model
 
 

@@ -4,12 +4,10 @@ Work lies in ``<output>.partial`` until the finished actor takes its place at ``
 rename: a killed run resumes when it is started again, and ``output`` is never half-trained.
 """
 
-import hashlib
-import json
 import logging
 import shutil
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -23,29 +21,15 @@ from interlat.files import atomic_directory
 from interlat.models.actor import Actor, embedding_weight
 from interlat.models.adapter import AdapterConfig, CommunicationAdapter
 from interlat.models.load import tokenizer_digest, weights_digest
-from interlat.tasks import Task
+from interlat.tasks import tasks_digest
 from interlat.training.batch import Collator
 from interlat.training.course import Course, Material
 from interlat.training.objective import TERMS, ActorObjective
-from interlat.training.trainer import Point, Schedule, Watcher, fit, is_deterministic
+from interlat.training.trainer import Point, Schedule, Training, Watcher, fit, is_deterministic
 
 log = logging.getLogger(__name__)
 LAST_SHARE = 0.1
 """Share of the run, at its end, that final numbers are averaged over."""
-
-
-@dataclass(frozen=True)
-class Training:
-    """What a finished run has to say: points by step, and final numbers; no timings in either."""
-
-    points: list[Point]
-    final: dict[str, float | int]
-
-    def csv(self) -> str:
-        """The points as a table, the step first."""
-        names = ["step", *(name for name in self.points[0] if name != "step")]
-        rows = [",".join(f"{point[name]:.6g}" for name in names) for point in self.points]
-        return "\n".join([",".join(names), *rows, ""])
 
 
 def train_actor(
@@ -70,7 +54,9 @@ def train_actor(
     schedule = Schedule(
         steps=config.steps,
         batch_size=config.batch_size,
+        micro_batches=config.micro_batches,
         warmup_share=config.warmup_share,
+        decay_share=config.decay_share,
         gradient_clip=config.gradient_clip,
         bf16=config.precision == "bf16",
         save_every=config.save_every,
@@ -189,15 +175,8 @@ def _fingerprint(
         "seed": seed,
         "model": weights_digest(model),
         "tokenizer": tokenizer_digest(tokenizer),
-        "tasks": _tasks_digest(material.tasks),
-        "searching": _tasks_digest(material.searching),
+        "tasks": tasks_digest(material.tasks),
+        "searching": tasks_digest(material.searching),
         "messages": material.messages.digest,
         "uninformed": material.uninformed.digest if material.uninformed else None,
     }
-
-
-def _tasks_digest(tasks: Sequence[Task]) -> str:
-    digest = hashlib.sha256()
-    for task in tasks:
-        digest.update(json.dumps([task.task_id, task.conversations]).encode())
-    return digest.hexdigest()

@@ -94,10 +94,12 @@ class Collator:
         own = [s for s in samples if s.kind is Kind.OWN]
         other = [s for s in samples if s.kind is not Kind.OWN]
         batch = Batch(
-            own=_branch([insert(s.conversation, s.message, s.plan_ids, s.rate) for s in own]),
-            other=_branch([insert(s.conversation, s.message, s.plan_ids, s.rate) for s in other]),
-            plan=_branch([_Filled(s.conversation, s.plan_ids) for s in own if self._aligns]),
-            mismatched=_branch(
+            own=build_branch([insert(s.conversation, s.message, s.plan_ids, s.rate) for s in own]),
+            other=build_branch(
+                [insert(s.conversation, s.message, s.plan_ids, s.rate) for s in other]
+            ),
+            plan=build_branch([Filled(s.conversation, s.plan_ids) for s in own if self._aligns]),
+            mismatched=build_branch(
                 [
                     insert(s.conversation, s.negative, s.negative_plan_ids, s.rate)
                     for s in own
@@ -110,8 +112,12 @@ class Collator:
         return {"batch": batch}
 
 
-class _Filled(NamedTuple):
-    """A conversation and what stands at its slot: ids, and which of them are message rows."""
+class Filled(NamedTuple):
+    """A conversation and what stands at its slot.
+
+    ids_S: plan tokens, and any id where a message row stands; rows: which rows of hidden_LD those
+    are; first_row: position of the first within ids_S.
+    """
 
     conversation: Encoded
     ids_S: Ints
@@ -127,15 +133,15 @@ def _insert(
     rate: float,
     *,
     curriculum: Curriculum,
-) -> _Filled:
+) -> Filled:
     """Fill a conversation's slot with plan tokens and message rows at the given rate."""
     if message is None:
-        return _Filled(conversation, plan_ids)
+        return Filled(conversation, plan_ids)
     mixture = mix(curriculum, rate, len(plan_ids), len(message.hidden_LD))
     plan_S = plan_ids[mixture.plan]
     empty_S = np.zeros(mixture.rows.stop - mixture.rows.start, dtype=np.int64)
     pieces = (plan_S, empty_S) if mixture.plan_first else (empty_S, plan_S)
-    return _Filled(
+    return Filled(
         conversation,
         np.concatenate(pieces),
         mixture.rows,
@@ -144,7 +150,7 @@ def _insert(
     )
 
 
-def _branch(filled: Sequence[_Filled]) -> Branch | None:
+def build_branch(filled: Sequence[Filled]) -> Branch | None:
     """Pad conversations with filled slots; None when there are none."""
     if not filled:
         return None
@@ -172,7 +178,7 @@ def _branch(filled: Sequence[_Filled]) -> Branch | None:
     return Branch(ids, slots, row_N, labels_N, sample_N, _messages(filled))
 
 
-def _messages(filled: Sequence[_Filled]) -> Messages | None:
+def _messages(filled: Sequence[Filled]) -> Messages | None:
     """Pad the messages of a branch; None when it has none."""
     messages = [(f.hidden_LD, f.rows) for f in filled if f.hidden_LD is not None]
     if not messages:

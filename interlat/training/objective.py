@@ -52,7 +52,7 @@ class ActorObjective(nn.Module):
         terms["rate"] = zero + batch.rates / max(totals.messages, 1)
         others = totals.supervised - totals.own_supervised
         if batch.other is not None:
-            nll_N = cross_entropy(self.read(batch.other), batch.other.labels_N)
+            nll_N = cross_entropy(read(self.actor, batch.other), batch.other.labels_N)
             terms["task_other"] = nll_N.sum() / others
         if batch.own is not None:
             terms |= self._own_terms(batch.own, batch.plan, batch.mismatched, totals)
@@ -67,7 +67,7 @@ class ActorObjective(nn.Module):
         self, own: Branch, plan: Branch | None, mismatched: Branch | None, totals: Totals
     ) -> dict[str, Tensor]:
         """Terms of the samples with their own message and of its contrasts."""
-        config, own_NV, samples = self._config, self.read(own), len(own.ids_BT)
+        config, own_NV, samples = self._config, read(self.actor, own), len(own.ids_BT)
         right = (own_NV.argmax(dim=-1) == own.labels_N).sum()
         terms = {
             "task_own": cross_entropy(own_NV, own.labels_N).sum() / totals.own_supervised,
@@ -76,7 +76,7 @@ class ActorObjective(nn.Module):
         if plan is not None:
             alignment_S = alignment(
                 own_NV,
-                self.read_fixed(plan),
+                read_fixed(self.actor, plan),
                 own.sample_N,
                 samples,
                 kl_weight=config.alignment_kl_weight,
@@ -84,24 +84,26 @@ class ActorObjective(nn.Module):
             )
             terms["alignment"] = alignment_S.sum() / totals.own
         if mismatched is not None:
-            js_N = js_divergence(own_NV, self.read_fixed(mismatched))
+            js_N = js_divergence(own_NV, read_fixed(self.actor, mismatched))
             js_S = mean_by_sample(js_N, own.sample_N, samples)
             separation_S = separation(js_S, margin=config.separation_margin)
             terms["separation"] = separation_S.sum() / totals.own
             terms["js"] = js_S.sum() / totals.own
         return terms
 
-    def read(self, branch: Branch) -> Tensor:
-        """Logits [N, V] of a branch's supervised rows; no other row meets the vocabulary."""
-        actor, rows_ND = self.actor, None
-        if branch.messages is not None:
-            hidden_MLD, mask_ML, kept_ML = branch.messages
-            rows_ND = actor.adapt(hidden_MLD, mask_ML)[kept_ML]
-        embeds_BTD = actor.embed(branch.ids_BT, branch.slots_BT, rows_ND)
-        hidden_BTD = actor.hidden_states(embeds_BTD)
-        return actor.logits(hidden_BTD.flatten(0, 1)[branch.row_N])
 
-    @torch.no_grad()
-    def read_fixed(self, branch: Branch) -> Tensor:
-        """The same without gradient."""
-        return self.read(branch)
+def read(actor: Actor, branch: Branch) -> Tensor:
+    """Logits [N, V] of a branch's supervised rows; no other row meets the vocabulary."""
+    rows_ND = None
+    if branch.messages is not None:
+        hidden_MLD, mask_ML, kept_ML = branch.messages
+        rows_ND = actor.adapt(hidden_MLD, mask_ML)[kept_ML]
+    embeds_BTD = actor.embed(branch.ids_BT, branch.slots_BT, rows_ND)
+    hidden_BTD = actor.hidden_states(embeds_BTD)
+    return actor.logits(hidden_BTD.flatten(0, 1)[branch.row_N])
+
+
+@torch.no_grad()
+def read_fixed(actor: Actor, branch: Branch) -> Tensor:
+    """The same without gradient."""
+    return read(actor, branch)

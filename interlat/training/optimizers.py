@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 from torch.optim import AdamW, Muon, Optimizer
 
@@ -41,10 +42,14 @@ class MuonWithAdamW(Optimizer):
         )
         self._share_groups()
 
-    def step(self, closure: Any = None) -> None:  # type: ignore[override]
+    @torch.no_grad()
+    def step(self, closure: Any = None) -> Any:
         """Update every parameter that has a gradient."""
+        with torch.enable_grad():
+            loss = None if closure is None else closure()
         for part in self._parts:
-            part.step(closure)
+            part.step()
+        return loss
 
     def state_dict(self) -> dict[str, Any]:
         """The states of both parts."""

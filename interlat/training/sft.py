@@ -5,7 +5,6 @@ of the house), to follow a plan that it is given, and to search when there is no
 that says where things are, or one of another task. Latent messages come later (training/actor.py).
 """
 
-import logging
 import shutil
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -21,22 +20,21 @@ from transformers import PreTrainedTokenizerBase
 
 from interlat import distributed
 from interlat.chat import Conversation, Rendered, render_many
-from interlat.config import BaseConfig
+from interlat.config import BaseConfig, UserError
 from interlat.files import atomic_directory
 from interlat.models.actor import Actor, embedding_weight
 from interlat.models.sender import sender_prompt
 from interlat.models.tiny import TinyShape, build_model, build_tokenizer
-from interlat.tasks import Task
-from interlat.training.actor import Training, tasks_digest
-from interlat.training.batch import Branch, Encoded, Filled, build_branch
+from interlat.tasks import Task, tasks_digest
+from interlat.training.batch import Branch, Filled, build_branch
+from interlat.training.course import Encoded
 from interlat.training.losses import cross_entropy, mean_by_sample
 from interlat.training.objective import Losses, read
 from interlat.training.optimizers import MuonWithAdamW
-from interlat.training.trainer import Schedule, Watcher, fit, is_deterministic
+from interlat.training.trainer import Schedule, Training, Watcher, fit, is_deterministic
 
-log = logging.getLogger(__name__)
-CHUNKS = 3
-"""Forward passes of a batch, each over samples of like length."""
+CHUNKS = 2
+"""Forward passes of a micro-batch, each over samples of like length."""
 
 
 class Skill(IntEnum):
@@ -72,6 +70,7 @@ class Lessons(Dataset[Lesson]):
 
     informed: tasks with knowledge, the informed expert's plan and play; searching: the same tasks
     without knowledge, with the searching expert's. Sample i is a function of the seed and i.
+    Raises UserError for fewer than two tasks, and for tasks that show nothing to learn.
     """
 
     def __init__(
@@ -83,6 +82,7 @@ class Lessons(Dataset[Lesson]):
         *,
         seed: int,
     ) -> None:
+        _check(informed, searching)
         self._informed, self._searching, self._template = informed, searching, template
         self.counts = skill_counts(config)
         skills = np.repeat(np.array(list(Skill)), [self.counts[skill] for skill in Skill])
@@ -101,14 +101,33 @@ class Lessons(Dataset[Lesson]):
         task = (self._informed if knows else self._searching)[number]
         if skill in GROUPS["sender"]:
             prompt = sender_prompt(task, self._template)
-            turns = [{"from": "human", "value": prompt}, {"from": "gpt", "value": task.plan}]
-            return Lesson(skill, turns, None)
+            said: Conversation = [
+                {"from": "human", "value": prompt},
+                {"from": "gpt", "value": task.plan},
+            ]
+            return Lesson(skill, said, None)
         if skill is Skill.SEARCH:
             return Lesson(skill, task.conversations, None)
         if skill is Skill.SEARCH_MISMATCHED:
             number = (number + int(self._offset_SB.flat[index])) % len(self._informed)
             return Lesson(skill, task.conversations, self._informed[number].plan)
         return Lesson(skill, task.conversations, task.plan)
+
+
+def _check(informed: Sequence[Task], searching: Sequence[Task]) -> None:
+    """Refuse what the lessons cannot be made of."""
+    if len(informed) < 2:
+        raise UserError("a base model learns from at least 2 train tasks: raise task.train_games")
+    if [task.task_id for task in informed] != [task.task_id for task in searching]:
+        raise UserError(
+            "the two experts' train tasks are not the same: run stages/prepare.py again"
+        )
+    for task in [*informed, *searching]:
+        if not task.plan or not task.conversations:
+            raise UserError(
+                f"task {task.task_id} has no plan or no demonstration: a base model is trained on "
+                "generated games, set task.games to generated"
+            )
 
 
 def skill_counts(config: BaseConfig) -> dict[Skill, int]:
@@ -166,7 +185,7 @@ class LanguageObjective(nn.Module):
         counts = skill_counts(config)
         sizes = [sum(counts[skill] for skill in skills) for skills in GROUPS.values()]
         self._batch = sum(sizes)
-        self.register_buffer("_sizes_G", torch.tensor(sizes).clamp(min=1), persistent=False)
+        self._sizes = [max(size, 1) for size in sizes]
 
     def forward(self, chunks: Sequence[Chunk]) -> Losses:
         """The micro-batch's part of the step's loss and of the terms, each term a mean by token."""
@@ -180,7 +199,7 @@ class LanguageObjective(nn.Module):
             for row, value_N in enumerate((nll_N.detach(), right_N)):
                 mean_S = mean_by_sample(value_N, branch.sample_N, len(group_S))
                 terms_2G[row].index_add_(0, group_S, mean_S)
-        return Losses(loss, (terms_2G / self._sizes_G).T.flatten())
+        return Losses(loss, (terms_2G / terms_2G.new_tensor(self._sizes)).T.flatten())
 
 
 def train_base(
@@ -195,12 +214,10 @@ def train_base(
 ) -> Training:
     """Build tokenizer and model from the demonstrations, train, write the checkpoint to ``output``.
 
-    Resumable as ``train_actor`` is.
+    Resumable as ``train_actor`` is. Errors as of ``Lessons``.
     """
     tokenizer = build_tokenizer(_texts([*informed, *searching], template))
-    shape = TinyShape(
-        config.hidden_size, config.layers, config.heads, config.intermediate_size
-    )
+    shape = TinyShape(config.hidden_size, config.layers, config.heads, config.intermediate_size)
     actor = Actor(build_model(tokenizer, shape, seed=seed), tokenizer)
     objective = LanguageObjective(actor, config)
     work = output.with_name(f"{output.name}.partial")
@@ -218,7 +235,9 @@ def train_base(
         Schedule(
             steps=config.steps,
             batch_size=config.sender_batch + config.actor_batch,
+            micro_batches=config.micro_batches,
             warmup_share=config.warmup_share,
+            decay_share=config.decay_share,
             gradient_clip=config.gradient_clip,
             bf16=config.precision == "bf16",
             save_every=config.save_every,
@@ -245,7 +264,8 @@ def train_base(
     distributed.barrier()
     points = [{k: v for k, v in point.items() if is_deterministic(k)} for point in points]
     parameters = sum(p.numel() for p in actor.parameters())
-    return Training(points, {**points[-1], "parameters": parameters, "vocabulary": len(tokenizer)})
+    final = {name: points[-1][name] for name in ("loss", *TERMS)}
+    return Training(points, {**final, "parameters": parameters, "vocabulary": len(tokenizer)})
 
 
 def _filled(rendered: Rendered) -> Filled:

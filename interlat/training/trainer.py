@@ -35,16 +35,37 @@ Point = dict[str, float]
 
 @dataclass(frozen=True)
 class Schedule:
-    """How long, how fast, how often to log and save; batch_size counts samples over all ranks."""
+    """How long, how fast, how often to log and save.
+
+    decay_share: steps at the end over which the rate falls to zero, as half a cosine; before them,
+    after the warm-up, it is constant. batch_size: samples of a step, over all ranks. micro_batches: passes that each rank cuts its part
+    of them into, to save memory.
+    """
 
     steps: int
     batch_size: int
+    micro_batches: int
     warmup_share: float
+    decay_share: float
     gradient_clip: float
     bf16: bool
     save_every: int
     log_every: int
     seed: int
+
+
+@dataclass(frozen=True)
+class Training:
+    """What a finished run has to say: points by step, and final numbers; no timings in either."""
+
+    points: list[Point]
+    final: dict[str, float | int]
+
+    def csv(self) -> str:
+        """The points as a table, the step first."""
+        names = ["step", *(name for name in self.points[0] if name != "step")]
+        rows = [",".join(f"{point[name]:.6g}" for name in names) for point in self.points]
+        return "\n".join([",".join(names), *rows, ""])
 
 
 class Output(Protocol):
@@ -68,7 +89,7 @@ def fit(
     schedule: Schedule,
     *,
     terms: Sequence[str],
-    tokens: Sequence[int],
+    tokens: Sequence[int] | None,
     probe: Callable[[], Point],
     work: Path,
     fingerprint: Mapping[str, Any],
@@ -77,14 +98,16 @@ def fit(
     """Train until ``schedule.steps``, resuming from ``work`` what has the same fingerprint.
 
     data: all samples in order, batch_size of them a step. terms: names of the objective's terms;
-    tokens: supervised tokens of each step; probe: further values to log, read from the model.
+    tokens: supervised tokens of each step, where throughput is wanted; probe: further values to
+    log, read from the model.
     Returns the logged points, one every ``log_every`` steps, timings included.
-    Raises UserError when the processes do not divide the batch.
+    Raises UserError when the processes and micro-batches do not divide the batch.
     """
     world = distributed.world_size()
-    if schedule.batch_size % world:
+    if schedule.batch_size % (world * schedule.micro_batches):
         raise UserError(
-            f"train.batch_size {schedule.batch_size} is not divisible by {world} processes"
+            f"a batch of {schedule.batch_size} samples cannot be shared by {world} processes with "
+            f"{schedule.micro_batches} micro-batches each: choose a batch size that they divide"
         )
     checkpoint = _prepare(work, fingerprint)
     trainer = _SummingTrainer(
@@ -115,9 +138,11 @@ def _arguments(
     return TrainingArguments(
         output_dir=str(work),
         max_steps=schedule.steps,
-        per_device_train_batch_size=schedule.batch_size // world,
+        per_device_train_batch_size=schedule.batch_size // world // schedule.micro_batches,
+        gradient_accumulation_steps=schedule.micro_batches,
         warmup_steps=round(schedule.warmup_share * schedule.steps),
-        lr_scheduler_type="cosine",
+        lr_scheduler_type="warmup_stable_decay",
+        lr_scheduler_kwargs={"num_decay_steps": round(schedule.decay_share * schedule.steps)},
         max_grad_norm=schedule.gradient_clip,
         bf16=schedule.bf16,
         use_cpu=device.type == "cpu",
@@ -156,7 +181,7 @@ class _SummingTrainer(Trainer):
     loss_is_scaled_for_ga = True
 
     def follow(
-        self, terms: Sequence[str], tokens: Sequence[int], probe: Callable[[], Point]
+        self, terms: Sequence[str], tokens: Sequence[int] | None, probe: Callable[[], Point]
     ) -> None:
         """Say what there is to log."""
         self._terms, self._tokens, self._probe = terms, tokens, probe
@@ -184,11 +209,16 @@ class _SummingTrainer(Trainer):
         (step, then), now = self._last, time.perf_counter()
         means = self.accelerator.reduce(self._sums, "sum") / (self.state.global_step - step)
         logs |= dict(zip(self._terms, means.tolist(), strict=True)) | self._probe()
-        supervised = sum(self._tokens[step : self.state.global_step])
-        logs["supervised_tokens_per_second"] = supervised / max(now - then, 1e-9)
+        if self._tokens is not None:
+            supervised = sum(self._tokens[step : self.state.global_step])
+            logs["supervised_tokens_per_second"] = supervised / max(now - then, 1e-9)
         self._sums.zero_()
         self._last = self.state.global_step, now
         super().log(logs)
+
+    def _prepare_inputs(self, inputs: dict[str, Any]) -> dict[str, Any]:
+        """Leave a batch as it is: accelerate's loader has placed it, whatever its types."""
+        return inputs
 
     def _get_train_sampler(self, train_dataset: Any = None) -> Sampler[int]:
         return SequentialSampler(cast(Sized, self.train_dataset))

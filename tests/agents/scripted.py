@@ -6,7 +6,7 @@ from interlat.tasks import Task
 
 
 class ScriptedEnvironment:
-    """env_args: {"win_at": step}, {"raise_at": step (0: at the start)}, {"done_at": step}."""
+    """env_args: {"win_at", "done_at", "raise_at": a step (0: at the start)}, {"silent": 1}."""
 
     def __init__(self, *, step_limit: int, **_: object) -> None:
         self._limit = step_limit
@@ -25,7 +25,8 @@ class ScriptedEnvironment:
         done = won or self._script.get("done_at") == self._steps or self._steps >= self._limit
         valid = self._steps % 2 == 1
         text = f"plate {1 + self._steps % 3}" if valid else "nothing happens"
-        return StepResult(text, float(won), done, won, {"valid": valid})
+        info = {} if "silent" in self._script else {"valid": valid}
+        return StepResult(text, float(won), done, won, info)
 
     def admissible(self) -> list[str]:
         return ["look"]

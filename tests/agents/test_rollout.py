@@ -200,3 +200,14 @@ def test_summary_without_a_win_has_no_steps_won(
 
     assert summary["steps_won"] is None
     assert (summary["success_5"], summary["steps_low"], summary["steps_high"]) == (0, 5, 5)
+
+
+def test_invalid_actions_are_not_guessed_where_the_environment_is_silent(
+    policy: Policy, pool: EnvironmentPool, tmp_path: Path
+) -> None:
+    tasks = [*TASKS[:2], scripted_task("silent", silent=1)]
+
+    played = Played(policy, pool, tmp_path, tasks, "a")
+
+    assert [episode.invalid_actions for episode in played.episodes] == [1, 2, None]
+    assert summarize(played.episodes)["invalid_action_rate"] is None

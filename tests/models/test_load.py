@@ -33,7 +33,9 @@ def test_a_word_level_tokenizer_stays_one(tiny_checkpoint: Path):
     assert tokenizer.tokenize("find the mug") == ["find", "the", "mug"]
 
 
-@pytest.mark.parametrize("path", ["./missing", "/no/such/model", "tests/missing", "a/b/c", ""])
+@pytest.mark.parametrize(
+    "path", ["./missing", "/no/such/model", "tests/missing", "models/missing", "a/b/c", ""]
+)
 def test_a_missing_path_is_told_without_asking_the_hub(path: str):
     with pytest.raises(UserError, match=r"model path .* does not exist"):
         load_causal_lm(path)

@@ -9,8 +9,8 @@ from interlat.models.load import load_causal_lm
 from interlat.models.tiny import UNKNOWN, TinyShape, build_model, build_tokenizer
 
 ROOM = (
-    "You are in the middle of a room. Looking quickly around you, you see a cabinet 3, a cabinet 1, "
-    "and a fridge 1. Your task is to: put a clean plate in fridge."
+    "You are in the middle of a room. Looking quickly around you, you see a cabinet 3, "
+    "a cabinet 1, and a fridge 1. Your task is to: put a clean plate in fridge."
 )
 OPENED = "You open the cabinet 3. The cabinet 3 is open. In it, you see a plate 2, and a mug 1."
 PLAN = "first find plate 2 in cabinet 3 and take it . finally put it in fridge 1 ."
@@ -35,6 +35,12 @@ def test_plans_and_actions_survive_a_round_trip() -> None:
     for text in (PLAN, "go to cabinet 3"):
         ids = tokenizer(text, add_special_tokens=False)["input_ids"]
         assert tokenizer.decode(ids) == text
+
+
+def test_saying_nothing_decodes_to_nothing() -> None:
+    tokenizer = build_tokenizer([PLAN])
+    assert tokenizer.decode([]) == ""
+    assert tokenizer.decode([tokenizer.eos_token_id], skip_special_tokens=True) == ""
 
 
 def test_numbers_that_the_texts_skip_are_words_too() -> None:
@@ -62,12 +68,16 @@ def test_an_entity_starts_as_its_kind_plus_its_number() -> None:
         weight_VD[row[f"{kind} 1"]] - weight_VD[row[f"{kind} 2"]] for kind in ("cabinet", "plate")
     ]
     torch.testing.assert_close(steps[0], steps[1])
-    number_one = [weight_VD[row[f"{kind} 1"]] - weight_VD[row[kind]] for kind in ("plate", "fridge")]
+    number_one = [
+        weight_VD[row[f"{kind} 1"]] - weight_VD[row[kind]] for kind in ("plate", "fridge")
+    ]
     torch.testing.assert_close(number_one[0], number_one[1])
 
 
 def test_the_same_seed_gives_the_same_model() -> None:
     tokenizer = build_tokenizer([ROOM])
-    first, same, other = (build_model(tokenizer, SHAPE, seed=seed).state_dict() for seed in (1, 1, 2))
+    first, same, other = (
+        build_model(tokenizer, SHAPE, seed=seed).state_dict() for seed in (1, 1, 2)
+    )
     assert all(torch.equal(first[name], same[name]) for name in first)
     assert not torch.equal(first["lm_head.weight"], other["lm_head.weight"])

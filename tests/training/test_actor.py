@@ -33,11 +33,11 @@ CONFIG = TrainConfig(
     dropout=0.1,
 )
 GOLDEN = {
-    "loss": [3.766, 2.8817, 2.4276, 2.183, 1.9721, 1.8896],
-    "task_own": [3.6378, 2.7614, 2.3795, 1.9684, 1.8408, 1.7524],
-    "task_other": [3.6023, 2.7104, 2.2328, 2.0621, 1.783, 1.6721],
-    "alignment": [4.2904e-05, 8.3349e-05, 0.0052095, 0.013528, 0.02819, 0.038146],
-    "grad_norm": [2.6257, 1.5983, 1.7941, 2.6669, 1.1921, 1.2252],
+    "loss": [3.8431, 2.9489, 2.5401, 2.3671, 2.1289, 2.0436],
+    "task_own": [3.698, 2.8187, 2.4468, 2.214, 2.0109, 1.9272],
+    "task_other": [3.6887, 2.7848, 2.3684, 2.2202, 1.9583, 1.8686],
+    "alignment": [0.00087474, 9.7246e-06, 2.7458e-06, 1.752e-05, 0.0029307, 0.0029972],
+    "grad_norm": [3.161, 1.4965, 0.70673, 0.80233, 1.6715, 1.4604],
 }
 
 
@@ -59,7 +59,7 @@ def test_losses_are_the_golden_ones(finished: tuple[Path, Training]) -> None:
     """A change that should not change numbers must reproduce these."""
     points = finished[1].points
     for name, expected in GOLDEN.items():
-        assert [point[name] for point in points] == pytest.approx(expected, rel=2e-3)
+        assert [point[name] for point in points] == pytest.approx(expected, rel=2e-3, abs=1e-4)
 
 
 def test_it_leaves_an_actor_and_nothing_else(finished: tuple[Path, Training]) -> None:
@@ -95,24 +95,25 @@ def test_points_make_a_table(finished: tuple[Path, Training]) -> None:
 
 
 @pytest.mark.slow
-def test_the_actor_learns_to_read_its_message(tmp_path: Path) -> None:
+def test_the_actor_learns_to_go_where_its_message_says(tmp_path: Path) -> None:
+    """Nothing else in the toy task tells tasks apart, so only the message can decide."""
     toy = make_toy(tmp_path)
     config = TrainConfig(
         steps=300,
         batch_size=24,
-        learning_rate=1e-2,
-        adapter_learning_rate=1e-2,
+        learning_rate=3e-3,
+        adapter_learning_rate=3e-3,
         precision="fp32",
-        none_share=0.2,
-        mismatched_share=0.1,
+        none_share=0.1,
+        uninformed_share=0.1,
     )
     training = train(toy, tmp_path / "actor", config)
     assert training.final["accuracy_own"] > 0.98
     actor = Actor.load(tmp_path / "actor")
     task = toy.material.tasks[5]
-    own, other = (place_said(actor, toy, task.task_id, heard) for heard in (task.task_id, "toy-6"))
-    assert own == task.conversations[1]["value"]
-    assert other != toy.material.tasks[6].conversations[1]["value"]
+    for heard in (5, 6, 20):
+        place = toy.material.tasks[heard].conversations[1]["value"]
+        assert place_said(actor, toy, task.task_id, f"toy-{heard}") == place
 
 
 def place_said(actor: Actor, toy: Toy, task_id: str, heard: str) -> str:

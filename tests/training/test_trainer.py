@@ -16,7 +16,9 @@ from interlat.training.trainer import Point, Schedule, fit
 SCHEDULE = Schedule(
     steps=12,
     batch_size=4,
+    micro_batches=1,
     warmup_share=0.1,
+    decay_share=0.9,
     gradient_clip=1.0,
     bf16=False,
     save_every=3,
@@ -148,5 +150,5 @@ def test_another_runs_work_is_dropped(tmp_path: Path) -> None:
 
 def test_processes_must_divide_the_batch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WORLD_SIZE", "3")
-    with pytest.raises(UserError, match=r"train\.batch_size 4 is not divisible by 3 processes"):
+    with pytest.raises(UserError, match="a batch of 4 samples cannot be shared by 3 processes"):
         run(tmp_path)

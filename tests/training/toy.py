@@ -36,8 +36,15 @@ class Toy(NamedTuple):
     material: Material
 
     def model(self, width: int = WIDTH) -> Qwen2ForCausalLM:
-        """A freshly initialised model, the same at every call."""
-        return build_model(self.tokenizer, TinyShape(width, 2, 2, 2 * width), seed=3)
+        """A freshly initialised model, the same at every call.
+
+        Its layers start larger than is usual, so that it learns to look within few steps.
+        """
+        model = build_model(self.tokenizer, TinyShape(width, 2, 2, 2 * width), seed=3)
+        with torch.no_grad():
+            for parameter in model.model.layers.parameters():
+                parameter.mul_(4 if parameter.ndim > 1 else 1)
+        return model
 
 
 def toy_task(number: int, *, informed: bool) -> Task:

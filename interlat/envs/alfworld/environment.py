@@ -10,6 +10,7 @@ from typing import Any
 from interlat.config import UserError
 from interlat.envs.alfworld.engine import EngineGame, load_game, translate
 from interlat.envs.alfworld.generate import Difficulty, draw_spec, game_data
+from interlat.envs.alfworld.replica import NOTHING
 from interlat.envs.alfworld.text import Style, clean, first_turn
 from interlat.envs.base import StepResult, parse_reply
 from interlat.tasks import Task
@@ -62,7 +63,8 @@ class AlfworldEnvironment:
         observation = clean(game.step(action))
         self._steps += 1
         done = game.won or self._steps >= self._step_limit
-        return StepResult(observation, float(game.won), done, game.won, {"steps": self._steps})
+        info = {"steps": self._steps, "valid": observation != NOTHING}
+        return StepResult(observation, float(game.won), done, game.won, info)
 
     def admissible(self) -> list[str]:
         """The engine's list of possible actions."""

@@ -9,6 +9,7 @@ import importlib.resources
 import random
 import re
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -216,7 +217,7 @@ def _put(contents: dict[str, str], kind: str, place: str, rng: random.Random) ->
     contents[thing] = place
 
 
-def _names(ids: Any) -> dict[str, str]:
+def _names(ids: Iterable[str]) -> dict[str, str]:
     """The engine's name of each id, in its listing order: numbers fall as the escaped ids rise."""
     ordered = sorted(ids, key=lambda thing: escape(thing).lower())
     stems = {

@@ -137,7 +137,7 @@ def _official(
     if not folders:
         raise UserError(f"task.games: no solvable game in {root / split}")
     written = []
-    for task in executor.map(partial(_official_task, root, split), folders, chunksize=4):
+    for task in executor.map(partial(_official_task, root, split), folders, chunksize=16):
         written.append(task)
         advance(1)
     for knowledge in KNOWLEDGE:
@@ -252,14 +252,14 @@ def _write_game(root: Path, spec: GameSpec) -> None:
 
 
 def _official_task(root: Path, split: str, folder: Path) -> Task:
-    from interlat.envs.alfworld.engine import load_game
+    from interlat.envs.alfworld.engine import GAME_FILE, first_observation
 
     name = str(folder.relative_to(root))
     return Task(
         task_id=name,
         env="alfworld",
         split=split,
-        instruction=clean(load_game(folder).reset()),
+        instruction=clean(first_observation(json.loads((folder / GAME_FILE).read_text()))),
         env_args={"game": name},
     )
 

@@ -61,7 +61,7 @@ def test_an_impossible_action_costs_a_step(games: Path) -> None:
     environment.reset(task(game="kitchen"))
     result = environment.step("fly to the moon")
     assert result.observation == "Nothing happens."
-    assert result.info == {"steps": 1}
+    assert result.info == {"steps": 1, "valid": False}
 
 
 def test_a_train_game_is_made_again_from_its_numbers(tmp_path: Path) -> None:

@@ -103,7 +103,6 @@ def test_what_cannot_be_prepared_is_said(tmp_path: Path) -> None:
         prepare(dataclasses.replace(SMALL, games=str(tmp_path)), tmp_path, tmp_path)
 
 
-@pytest.mark.slow
 def test_official_games_become_tasks(official_games: Path, tmp_path: Path) -> None:
     config = dataclasses.replace(SMALL, games=str(official_games))
     metrics = prepare(config, tmp_path, tmp_path / "unused", ["valid_seen"], workers=2)
