@@ -38,8 +38,8 @@ class Schedule:
     """How long, how fast, how often to log and save.
 
     decay_share: steps at the end over which the rate falls to zero, as half a cosine; before them,
-    after the warm-up, it is constant. batch_size: samples of a step, over all ranks. micro_batches: passes that each rank cuts its part
-    of them into, to save memory.
+    after the warm-up, it is constant. batch_size: samples of a step, over all ranks.
+    micro_batches: passes that each rank cuts its part of them into, to save memory.
     """
 
     steps: int
