@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from interlat import distributed
-from interlat.config import Params, Scalar, UserError, flat
+from interlat.config import Params, Scalar, UserError, flat, load_params
 from interlat.files import make_folder
 
 if TYPE_CHECKING:
@@ -247,8 +247,12 @@ def _describe(client: "MlflowClient", run: str, params: Params, digests: Mapping
 
 
 def _pipeline_key(params: Params) -> str:
+    """What the stages of a pipeline share: under DVC params.yaml, whatever a stage's flags say."""
     if name := os.environ.get("DVC_EXP_NAME"):
         return name
+    shared = Path(os.environ.get("DVC_ROOT", os.devnull), "params.yaml")
+    if shared.is_file():
+        params = load_params(shared)
     settings = json.dumps(flat(params), sort_keys=True).encode()
     return f"repro-{(_git('rev-parse', 'HEAD') or 'no-git')[:7]}-{_short_digest(settings)}"
 

@@ -260,7 +260,7 @@ def stage(tiny_checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.chdir(tmp_path)
     write_tasks(tmp_path / "data/tasks/layout/train.jsonl", make_tasks(12))
     (tmp_path / "params.yaml").write_text(
-        f"model: {{sender: {tiny_checkpoint}}}\n"
+        f"launch: {{processes: 1}}\nmodel: {{sender: {tiny_checkpoint}}}\n"
         "collect: {batch_size: 4, max_new_tokens: 8, tasks: 10}\n"
     )
     spec = spec_from_file_location("collect_stage", ROOT / "stages" / "collect.py")
