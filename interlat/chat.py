@@ -15,12 +15,38 @@ import numpy as np
 from transformers import PreTrainedTokenizerBase
 
 BOP, EOP = "<bop>", "<eop>"
+FAMILY_TEMPLATES = {
+    "<|start_header_id|>": (
+        "{{ bos_token }}{% for message in messages %}"
+        "{{ '<|start_header_id|>' + message['role'] + '<|end_header_id|>\n\n' }}"
+        "{{ message['content'] + '<|eot_id|>' }}{% endfor %}"
+        "{% if add_generation_prompt %}"
+        "{{ '<|start_header_id|>assistant<|end_header_id|>\n\n' }}{% endif %}"
+    ),
+    "<|im_start|>": (
+        "{% for message in messages %}"
+        "{{ '<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>\n' }}"
+        "{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
+    ),
+}
+"""The chat templates of families (Llama 3, ChatML) whose base models have the special tokens that
+open a turn, but come without a template.
+"""
 ROLES = {"human": "user", "gpt": "assistant"}
 
 Turn = Mapping[str, Any]
 Conversation = Sequence[Turn]
+
+
+class PlainText(str):
+    """A plan that stands in the prompt's own words, on lines of its own, without markers."""
+
+    __slots__ = ()
+
+
 Slots = int | str | None
-"""Between the markers: n empty slots for latent rows, or a plan text; None leaves them out."""
+"""Between the markers: n empty slots for latent rows, or a plan text; None leaves them out, and so
+does a ``PlainText``, which follows the first human turn's own text."""
 
 
 class Rendered(NamedTuple):
@@ -105,6 +131,15 @@ def add_markers(tokenizer: PreTrainedTokenizerBase) -> int:
     return int(tokenizer.add_special_tokens({"additional_special_tokens": [BOP, EOP]}, False))
 
 
+def ensure_template(tokenizer: PreTrainedTokenizerBase) -> bool:
+    """Give a tokenizer without chat template that of its family; whether it has one then."""
+    if tokenizer.chat_template is None:
+        special = set(tokenizer.all_special_tokens) | tokenizer.get_added_vocab().keys()
+        known = (template for opening, template in FAMILY_TEMPLATES.items() if opening in special)
+        tokenizer.chat_template = next(known, None)
+    return tokenizer.chat_template is not None
+
+
 def _contents(conversation: Conversation, message: Slots) -> list[str]:
     """Stripped values in order, with the markers (and the plan text) at the end of the first."""
     contents = []
@@ -115,7 +150,9 @@ def _contents(conversation: Conversation, message: Slots) -> list[str]:
         if BOP in value or EOP in value:
             raise ValueError(f"turn {i} of a conversation contains the marker {BOP} or {EOP}")
         contents.append(value)
-    if message is not None:
+    if isinstance(message, PlainText):
+        contents[0] = f"{contents[0]}\n{message.strip()}"
+    elif message is not None:
         contents[0] += BOP + (message.strip() if isinstance(message, str) else "") + EOP
     return contents
 
@@ -179,7 +216,7 @@ def _loss_mask(
 def _open_slots(
     token_ids: list[int], mask: list[bool], message: Slots, bop_id: int, eop_id: int, filler: int
 ) -> Rendered:
-    if message is None:
+    if message is None or isinstance(message, PlainText):
         return Rendered(token_ids, mask, range(0))
     start = token_ids.index(bop_id) + 1
     if isinstance(message, str):

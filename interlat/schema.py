@@ -29,10 +29,19 @@ def setting(
     above: float | None = None,
     maximum: float | None = None,
     flag: str | None = None,
+    aliases: tuple[str, ...] = (),
+    negations: tuple[str, ...] = (),
+    words: Mapping[str, Any] | None = None,
 ) -> T:
-    """A dataclass field with its bounds, its help text and, where it is not its name, its flag."""
-    bounds = {"minimum": minimum, "above": above, "maximum": maximum}
-    made: Any = field(default=default, metadata={"help": help, "flag": flag, **bounds})
+    """A dataclass field with its bounds, its help text and its flags.
+
+    flag: its flag where that is not its name; aliases: further names of the flag; negations: flags
+    that set it to false; words: other words for values that a flag takes, `{"float32": "fp32"}`.
+    A list may be empty where its default is.
+    """
+    rules = {"minimum": minimum, "above": above, "maximum": maximum, "may_be_empty": default == ()}
+    names = {"flag": flag, "aliases": aliases, "negations": negations, "words": words or {}}
+    made: Any = field(default=default, metadata={"help": help, **names, **rules})
     return cast(T, made)
 
 
@@ -76,6 +85,9 @@ def from_text(root: type, key: str, text: str) -> Any:
     from ruamel.yaml.error import YAMLError
 
     kind = _kind_of(root, key)
+    words = field_of(root, key).metadata["words"]
+    if text in words:
+        return words[text]
     options = _options(kind)
     if str in options:
         return None if text == "null" and types.NoneType in options else text
@@ -99,8 +111,12 @@ def settings(section: Any, prefix: str = "") -> Iterator[tuple[str, Any, Any]]:
 
 def allowed(root: type, key: str) -> str:
     """What the setting `key` takes, in words: `one of data, text`, `an integer >= 1`."""
-    item = next(item for name, item, _ in settings(root) if name == key)
-    return _allowed(_kind_of(root, key), item.metadata)
+    return _allowed(_kind_of(root, key), field_of(root, key).metadata)
+
+
+def field_of(root: type, key: str) -> "dataclasses.Field[Any]":
+    """The dataclass field of a setting that is there."""
+    return next(item for name, item, _ in settings(root) if name == key)
 
 
 def _kind_of(root: type, key: str) -> Any:
@@ -141,7 +157,7 @@ def build(owner: type[T], tree: Any, prefix: str = "") -> T:
 def _convert(key: str, kind: Any, metadata: Mapping[str, Any], value: Any) -> Any:
     """`value` as `kind`, inside its bounds, or UserError."""
     if get_origin(kind) is tuple:
-        if not isinstance(value, list | tuple) or not value:
+        if not isinstance(value, list | tuple) or not (value or metadata["may_be_empty"]):
             raise UserError(f"{key}: expected {_allowed(kind, metadata)}, found {_shown(value)}")
         return tuple(_convert(key, get_args(kind)[0], metadata, entry) for entry in value)
     for option in _options(kind):

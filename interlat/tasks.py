@@ -97,7 +97,7 @@ def _parse(line: str, place: str) -> Task:
     if not isinstance(record.get("env_args", {}), dict):
         raise UserError(f"{place}: field 'env_args' must be an object")
     turns = record.get("conversations", [])
-    if not isinstance(turns, list) or not all(_is_turn(turn) for turn in turns):
+    if not isinstance(turns, list) or not all(is_turn(turn) for turn in turns):
         raise UserError(
             f"{place}: field 'conversations' must be a list of "
             '{"from": "human" or "gpt", "value": text, "loss"?: true or false}'
@@ -105,7 +105,8 @@ def _parse(line: str, place: str) -> Task:
     return Task(**{**record, "conversations": tuple(turns)})
 
 
-def _is_turn(turn: Any) -> bool:
+def is_turn(turn: Any) -> bool:
+    """Whether a value is a turn as ``conversations`` holds them."""
     return (
         isinstance(turn, dict)
         and turn.keys() <= {"from", "value", "loss"}

@@ -1,4 +1,4 @@
-"""Stage `prepare`: the tasks with both experts' play, and the evaluation games for the engine."""
+"""Stage `prepare`: an environment's tasks with both experts' play, and what it plays them from."""
 
 from pathlib import Path
 
@@ -25,26 +25,29 @@ from interlat.config import Params
     help="metrics file",
 )
 def main(params: Params, splits: tuple[str, ...], output_dir: Path, metrics: Path) -> None:
-    """Write the tasks of each split, and the games of those that are evaluated.
+    """Write the tasks of each split, and what their environment reads to play them.
 
-    Writes OUTPUT_DIR/tasks/KNOWLEDGE/SPLIT.jsonl and OUTPUT_DIR/games/json_2.1.1/SPLIT/...
+    Writes OUTPUT_DIR/tasks/KNOWLEDGE/SPLIT.jsonl, and the environment's files in OUTPUT_DIR/games.
     """
     import os
     import time
 
-    from interlat.envs.alfworld.prepare import SPLITS, count_games, prepare
+    from interlat.envs import preparation
     from interlat.files import atomic_write_json
     from interlat.tracking import stage_run
 
-    tasks, games = output_dir / "tasks", output_dir / "games" / "json_2.1.1"
-    chosen = splits or SPLITS
+    tasks, games = output_dir / "tasks", output_dir / "games"
+    environment = preparation(params.task.name)
+    chosen = splits or environment.SPLITS
     start = time.monotonic()
     with (
         stage_run("prepare", params, outputs=[tasks]) as run,
-        progress_bar("prepare", count_games(params.task, chosen)) as advance,
+        progress_bar("prepare", environment.count_games(params.task, chosen)) as advance,
     ):
         workers = len(os.sched_getaffinity(0))
-        figures = prepare(params.task, tasks, games, chosen, workers=workers, advance=advance)
+        figures = environment.prepare(
+            params.task, tasks, games, chosen, workers=workers, advance=advance
+        )
         atomic_write_json(metrics, figures)
         run.log_metrics({"seconds": time.monotonic() - start})
         run.log_artifact(metrics)

@@ -6,7 +6,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from transformers import PreTrainedTokenizerFast
 
-from interlat.chat import BOP, EOP, add_markers, continuation, marker_ids, render, render_many
+from interlat.chat import (
+    BOP,
+    EOP,
+    PlainText,
+    add_markers,
+    continuation,
+    ensure_template,
+    marker_ids,
+    render,
+    render_many,
+)
 from interlat.models.tiny import build_tokenizer
 
 CHATML = (
@@ -87,6 +97,14 @@ def test_a_message_stands_between_markers_at_the_end_of_the_first_human_turn(
     assert empty == without
 
 
+def test_a_plain_plan_follows_the_first_human_turn_in_words(
+    tokenizer: PreTrainedTokenizerFast,
+) -> None:
+    told = render(tokenizer, EPISODE, message=PlainText(" go to shelf "))
+    by_hand = [{**EPISODE[0], "value": "put some mug in fridge\ngo to shelf"}, *EPISODE[1:]]
+    assert told == render(tokenizer, by_hand, message=None)
+
+
 def test_continuations_add_up_to_the_whole_conversation(
     tokenizer: PreTrainedTokenizerFast,
 ) -> None:
@@ -112,6 +130,27 @@ def test_many_render_as_each_alone(words: list[str]) -> None:
         for conversation, message in zip(conversations, messages, strict=True)
     ]
     assert together == alone
+
+
+def test_a_base_model_without_a_template_gets_that_of_its_family() -> None:
+    chatml = word_tokenizer()
+    chatml.chat_template = None
+    assert ensure_template(chatml)
+    assert render(chatml, EPISODE, message=3) == render(word_tokenizer(), EPISODE, message=3)
+    plain = build_tokenizer(["take mug 1"])
+    kept = plain.chat_template
+    assert ensure_template(plain)
+    assert plain.chat_template == kept
+    plain.chat_template = None
+    assert not ensure_template(plain)
+
+
+def test_a_llama_base_gets_headers_and_supervises_replies_alone() -> None:
+    llama = build_tokenizer(["take mug 1", "go"], "llama")
+    expected = render(llama, EPISODE, message=2)
+    llama.bos_token, llama.chat_template = "<|begin_of_text|>", None
+    assert ensure_template(llama)
+    assert render(llama, EPISODE, message=2) == expected
 
 
 def test_a_conversation_that_cannot_be_rendered_is_refused() -> None:

@@ -5,11 +5,13 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import click
 import pytest
 from click.testing import CliRunner, Result
 
+from interlat import cli
 from interlat.cli import progress_bar, stage_command
 from interlat.config import Params, UserError
 
@@ -17,8 +19,9 @@ ROOT = Path(__file__).parent.parent
 STAGES = sorted(path.name for path in (ROOT / "stages").glob("*.py"))
 
 
-def run(function: Callable[..., None], *arguments: str) -> Result:
-    command = stage_command("collect", "sender", "hidden.source")(function)
+def run(function: Callable[..., None], *arguments: str, **form: Any) -> Result:
+    sections = ("collect", "sender", "model.sender", "model.dtype", "hidden.source")
+    command = stage_command(*sections, **form)(function)
     return CliRunner().invoke(command, ["--params", str(ROOT / "params.yaml"), *arguments])
 
 
@@ -60,6 +63,87 @@ def test_a_user_s_mistake_is_one_line_and_status_2(flags: list[str], message: st
     assert result.stderr.startswith("error: ")
     assert result.stderr.count("\n") == 1
     assert result.stdout == ""
+
+
+def show_more(params: Params) -> None:
+    """Print other settings."""
+    collect, model = params.collect, params.model
+    click.echo(f"{model.sender} {model.dtype} {collect.batch_size} {','.join(collect.subjects)}")
+
+
+@pytest.mark.parametrize("flag", ["--sender_path", "--model_path", "--model-name-or-path"])
+def test_a_flag_has_every_name_that_its_users_know(flag: str) -> None:
+    assert run(show_more, flag, "tiny").stdout == "tiny fp32 256 \n"
+
+
+@pytest.mark.parametrize(
+    ("text", "dtype"), [("bf16", "bf16"), ("bfloat16", "bf16"), ("float32", "fp32")]
+)
+def test_a_value_may_be_said_in_other_words(text: str, dtype: str) -> None:
+    result = run(show_more, "--torch_dtype", text, "--batch_size", "auto")
+    assert result.stdout == f"models/base {dtype} None \n"
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        ["--subjects", "algebra", "geometry", "--c", "8"],
+        ["--subjects", "algebra", "--subjects", "geometry"],
+        ["--c", "8", "--subjects", "algebra,geometry"],
+        ["--subjects=algebra", "--subjects=geometry"],
+        ["--set", "collect.subjects=[algebra, geometry]"],
+    ],
+)
+def test_a_list_takes_several_words(flags: list[str]) -> None:
+    assert run(show_more, *flags).stdout.split()[-1] == "algebra,geometry"
+
+
+def test_an_unknown_word_of_a_list_is_told_with_the_known() -> None:
+    told = run(show_more, "--subjects", "algebra", "algebro").stderr
+    assert told.startswith("error: collect.subjects: expected one of algebra, counting_and_prob")
+    assert "precalculus, found 'algebro'" in told
+
+
+@pytest.mark.parametrize(
+    ("flags", "sampled"),
+    [
+        (["--do_sample", "--no-sample"], False),
+        (["--no_sample", "--do_sample"], True),
+        (["--set", "collect.do_sample=true", "--no_sample"], False),
+    ],
+)
+def test_a_negation_is_a_flag_that_says_false(flags: list[str], sampled: bool) -> None:
+    assert run(show, *flags).stdout.split()[-1] == str(sampled)
+
+
+def test_flags_may_imply_settings_that_others_override() -> None:
+    def settle(given: dict[str, str], options: dict[str, Any]) -> dict[str, str]:
+        return {"hidden.source": "none", "collect.max_new_tokens": "9", **given}
+
+    result = run(show, "--set", "hidden.source=text", settle=settle)
+    assert result.stdout == "9 text False\n"
+
+
+def test_a_flag_that_means_nothing_any_more_is_taken_and_named(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    words = ["--temp_dir", "x", "--local-rank", "-1", "--quiet", "--c", "8"]
+    retired = ("temp_dir=", "local_rank=", "quiet", "unsaid")
+    with caplog.at_level("INFO", logger="interlat"):
+        result = run(show, *words, retired=retired)
+    assert result.exit_code == 0
+    assert caplog.messages == ["not needed here, and ignored: --temp_dir, --local_rank, --quiet"]
+    assert "temp_dir" not in run(show, "--help", retired=retired).stdout
+
+
+@pytest.mark.parametrize(("gpus", "started"), [(0, 4), (1, 1), (8, 4)])
+def test_more_processes_than_gpus_are_not_started(
+    monkeypatch: pytest.MonkeyPatch, gpus: int, started: int
+) -> None:
+    monkeypatch.setattr("torch.cuda.device_count", lambda: gpus)
+    monkeypatch.setattr(cli.distributed, "relaunch", lambda count: click.echo(count))
+    result = run(show, "--set", "launch.processes=4", parallel=True)
+    assert result.stdout.split("\n")[0] == str(started)
 
 
 def test_a_user_error_from_inside_is_one_line() -> None:

@@ -46,6 +46,8 @@ def test_flat_gives_scalars_by_dotted_key() -> None:
     [
         ({"task": {"step_limit": 10}}, "task.success_steps: .*task.step_limit"),
         ({"task": {"success_steps": [0, 20]}}, "task.success_steps"),
+        ({"collect": {"num_beams": 2}}, "collect.num_beams: only 1 is possible"),
+        ({"collect": {"prompt_template": "{plan}"}}, "collect.prompt_template has no {task}"),
         ({"base": {"heads": 3}}, "base.heads: expected a divisor of base.hidden_size"),
         ({"train": {"none_share": 0.9, "uninformed_share": 0.2}}, "train: none_share"),
         ({"base": {"none_share": 0.9, "uninformed_share": 0.2}}, "base: none_share"),

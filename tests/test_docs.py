@@ -62,11 +62,16 @@ def test_a_stage_takes_the_flags_that_are_written(page: str, command: str) -> No
     name, arguments = Path(words[script]).stem, words[script + 1 :]
     if "--help" in arguments:
         arguments.remove("--help")
-    context = stage(name).make_context(name, list(arguments))
+    program = stage(name)
+    if isinstance(program, click.Group):
+        if not arguments:
+            return
+        program = program.commands[arguments.pop(0)]
+    context = program.make_context(name, list(arguments))
     if name == "configure":
         choose(context.params["choices"], ROOT / "conf")
     else:
-        sets = dict(item.split("=", 1) for item in context.params["assignments"])
+        sets = dict(item.split("=", 1) for item in context.params.get("assignments", ()))
         load_params(ROOT / "params.yaml", sets)
 
 

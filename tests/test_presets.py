@@ -10,7 +10,7 @@ from interlat.schema import parse_yaml, place, settings
 
 CONF = Path(__file__).parent.parent / "conf"
 GROUPS = sorted(entry.name for entry in CONF.iterdir())
-NAMES = [f"{group}={p.stem}" for group in GROUPS for p in sorted((CONF / group).iterdir())]
+NAMES = [f"{group}={p.stem}" for group in GROUPS for p in sorted((CONF / group).glob("*.yaml"))]
 DEFAULTS = ["model=tiny", "task=alfworld", "collect=default", "train=pair"]
 
 TEXT = """\

@@ -16,7 +16,17 @@ from interlat.schema import read_yaml, settings
 
 ROOT = Path(__file__).parent.parent
 STAGES: dict[str, Any] = read_yaml(ROOT / "dvc.yaml")["stages"]
-GLUE = {"config", "schema", "presets", "cli", "tracking", "files", "distributed", "__init__"}
+GLUE = {
+    "config",
+    "schema",
+    "presets",
+    "cli",
+    "earlier",
+    "tracking",
+    "files",
+    "distributed",
+    "__init__",
+}
 
 
 def script(stage: str) -> str:

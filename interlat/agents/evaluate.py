@@ -8,11 +8,8 @@ import csv
 import io
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
-from hashlib import sha256
 from pathlib import Path
 from typing import NamedTuple
-
-from safetensors.torch import save
 
 import interlat
 from interlat.agents.policy import Policy
@@ -79,11 +76,15 @@ def evaluate(
 ) -> Evaluation:
     """Play a trial; the episodes of a split go to output/<split>/.
 
-    Raises UserError when a store lacks a task's message, or holds messages of another width.
+    Raises UserError when the actor cannot be told what the trial says, and when a store lacks a
+    task's message or holds messages of another width or sender.
     """
-    config = params.evaluate
+    config, any_sender = params.evaluate, params.actor.any_sender
+    actor.record.check_source(trial.hidden.source)
     stores = {
-        name: open_messages(split, trial, actor) for name, split in splits.items() if split.store
+        name: open_messages(split, trial, actor, any_sender=any_sender)
+        for name, split in splits.items()
+        if split.store
     }
     policy = Policy(actor, max_new_tokens=config.max_new_tokens, temperature=config.temperature)
     rules = Rules(
@@ -97,7 +98,7 @@ def evaluate(
     shared = {
         "version": interlat.__version__,
         "trial": asdict(trial),
-        "actor": [*_digests(actor), params.model.dtype],
+        "actor": [*_digests(actor), params.model.dtype, asdict(actor.record)],
         "replies": [config.max_new_tokens, config.temperature],
         "environment": [params.task.name, {key: str(v) for key, v in environment.items()}],
     }
@@ -111,7 +112,7 @@ def evaluate(
             }
             episodes[name] = rollout(
                 split.tasks,
-                _courier(trial, store, config.seed),
+                _courier(trial, store, config.seed, actor.record.max_message_length),
                 policy,
                 pool,
                 output / name,
@@ -122,12 +123,18 @@ def evaluate(
     return Evaluation(trial.condition, episodes, params.task.success_steps, stores)
 
 
-def open_messages(split: Split, trial: Trial, actor: Actor) -> LatentStore:
-    """The split's store, found to hold a message for every task that the actor can read."""
+def open_messages(
+    split: Split, trial: Trial, actor: Actor, *, any_sender: bool = False
+) -> LatentStore:
+    """The split's store, found to hold a message for every task that the actor can read.
+
+    any_sender: also one of another sender than the actor was trained with.
+    """
     assert split.store is not None
     store = LatentStore(split.store, key_field=_key_field(trial))
     if trial.hidden.source != "text":
         store.require_width(actor.sender_width)
+        actor.record.check_sender(store, any_sender=any_sender)
     for task in split.tasks:
         store.index(message_key(task, store, trial.hidden))
     return store
@@ -135,12 +142,10 @@ def open_messages(split: Split, trial: Trial, actor: Actor) -> LatentStore:
 
 def _digests(actor: Actor) -> tuple[str, str, str]:
     """Of the model, the tokenizer and the adapter."""
-    tensors = actor.adapter.state_dict() if actor.adapter else {}
-    adapter = save({name: tensor.cpu().contiguous() for name, tensor in tensors.items()})
     return (
         weights_digest(actor.model),
         tokenizer_digest(actor.tokenizer),
-        sha256(adapter).hexdigest(),
+        actor.adapter.digest if actor.adapter else "",
     )
 
 
@@ -150,9 +155,16 @@ def _key_field(trial: Trial) -> str | None:
     return None if wanted == "task_id" else wanted
 
 
-def _courier(trial: Trial, store: LatentStore | None, seed: int) -> Callable[[Task], Delivery]:
+def _courier(
+    trial: Trial, store: LatentStore | None, seed: int, most_rows: int | None
+) -> Callable[[Task], Delivery]:
+    """What brings each task its delivery, with as many rows as the actor reads at most."""
+
     def bring(task: Task) -> Delivery:
         key = task.task_id if store is None else message_key(task, store, trial.hidden)
-        return deliver(trial.hidden.source, key, store, trial.hidden, seed)
+        delivery = deliver(trial.hidden.source, key, store, trial.hidden, seed)
+        if delivery.hidden_LD is None:
+            return delivery
+        return delivery._replace(hidden_LD=delivery.hidden_LD[:most_rows])
 
     return bring

@@ -14,8 +14,8 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 from transformers import PreTrainedTokenizerBase
 
-from interlat.chat import Slots, continuation, render, render_many
-from interlat.config import UserError
+from interlat.chat import PlainText, Slots, continuation, render, render_many
+from interlat.config import ActorKind, UserError
 from interlat.latents.sources import Delivery
 from interlat.models.actor import Actor
 from interlat.models.cache import PositionCache
@@ -102,7 +102,8 @@ class Policy:
             seat.unread += continuation(tokenizer, seat.session.conversation)
         if entering:
             conversations = [seat.session.conversation for seat in entering]
-            messages = [_message(seat.session.delivery) for seat in entering]
+            kind = self._actor.record.kind
+            messages = [_message(seat.session.delivery, kind) for seat in entering]
             prompts = render_many(tokenizer, conversations, messages, add_generation_prompt=True)
             for seat, prompt in zip(entering, prompts, strict=True):
                 seat.unread, seat.slots = prompt.token_ids, prompt.slots
@@ -207,8 +208,11 @@ class Policy:
         return torch.as_tensor(values).to(self._actor.device)
 
 
-def _message(delivery: Delivery) -> Slots:
-    return delivery.text if delivery.hidden_LD is None else len(delivery.hidden_LD)
+def _message(delivery: Delivery, kind: ActorKind) -> Slots:
+    if delivery.hidden_LD is not None:
+        return len(delivery.hidden_LD)
+    in_prompt = kind == "cot" and delivery.text is not None
+    return PlainText(delivery.text) if in_prompt else delivery.text
 
 
 def _sample(logits_V: Tensor, generator: torch.Generator) -> int:

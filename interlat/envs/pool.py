@@ -14,7 +14,7 @@ from multiprocessing.connection import Connection
 from typing import Any, Literal, NamedTuple, Self, TypeVar
 
 from interlat.config import UserError
-from interlat.envs.base import Environment, StepResult, make
+from interlat.envs.base import Environment, Restorable, StepResult, make
 from interlat.tasks import Task
 
 
@@ -32,14 +32,24 @@ class Stepped(NamedTuple):
     turn: str
 
 
+class Snapshot(NamedTuple):
+    """A moment of an episode, as ``Restorable.snapshot`` gives it."""
+
+    state: Any
+
+
+class Restored(NamedTuple):
+    """The episode goes on from the moment that was asked for."""
+
+
 class EnvironmentFailure(NamedTuple):
     """Why an episode cannot go on."""
 
     error: str
 
 
-Kind = Literal["reset", "step"]
-Outcome = Started | Stepped | EnvironmentFailure
+Kind = Literal["reset", "step", "snapshot", "restore"]
+Outcome = Started | Stepped | Snapshot | Restored | EnvironmentFailure
 T = TypeVar("T")
 _STOP_SECONDS = 5.0
 
@@ -71,6 +81,18 @@ class EnvironmentPool:
         """Give each slot's agent's reply to its environment."""
         outcomes = self._do("step", replies)
         return {slot: _expect(outcome, Stepped) for slot, outcome in outcomes.items()}
+
+    def snapshot_many(self, slots: Iterable[int]) -> dict[int, Snapshot | EnvironmentFailure]:
+        """The present moment of each slot's episode; a failure where the kind is not Restorable."""
+        outcomes = self._do("snapshot", dict.fromkeys(slots))
+        return {slot: _expect(outcome, Snapshot) for slot, outcome in outcomes.items()}
+
+    def restore_many(
+        self, snapshots: Mapping[int, Snapshot]
+    ) -> dict[int, Restored | EnvironmentFailure]:
+        """Let each slot go on from a snapshot of any slot; one that is new here begins with it."""
+        outcomes = self._do("restore", snapshots)
+        return {slot: _expect(outcome, Restored) for slot, outcome in outcomes.items()}
 
     def close(self) -> None:
         """End the workers."""
@@ -110,16 +132,11 @@ class _Host:
         self._environments: dict[int, Environment] = {}
 
     def do(self, kind: Kind, slot: int, what: Any) -> Outcome:
-        """Start ``what`` (a task) or answer ``what`` (a reply) in a slot."""
+        """Start ``what`` (a task), answer it (a reply), or go back to it (a snapshot) in a slot."""
         try:
             if slot not in self._environments:
                 self._environments[slot] = make(self._name, **self._config)
-            environment = self._environments[slot]
-            if kind == "reset":
-                return Started(environment.first_turn(environment.reset(what)))
-            action = environment.parse_action(what)
-            result = environment.step(action)
-            return Stepped(action, result, environment.next_turn(result.observation))
+            return _answer(self._environments[slot], kind, what)
         except UserError:
             raise
         except Exception as error:  # an environment's failure is its episode's outcome
@@ -128,6 +145,21 @@ class _Host:
     def close(self) -> None:
         for environment in self._environments.values():
             environment.close()
+
+
+def _answer(environment: Environment, kind: Kind, what: Any) -> Outcome:
+    if kind == "reset":
+        return Started(environment.first_turn(environment.reset(what)))
+    if kind == "step":
+        action = environment.parse_action(what)
+        result = environment.step(action)
+        return Stepped(action, result, environment.next_turn(result.observation))
+    if not isinstance(environment, Restorable):
+        raise ValueError("this environment cannot go back to an earlier moment")
+    if kind == "snapshot":
+        return Snapshot(environment.snapshot())
+    environment.restore(what.state)
+    return Restored()
 
 
 class _Worker:
@@ -140,7 +172,7 @@ class _Worker:
 
     def send(self, kind: Kind, requests: Mapping[int, Any]) -> None:
         """Pass on a share of a batch; a new batch gets a new process if the last one died."""
-        if kind == "reset" and self._pipe is None and requests:
+        if kind in ("reset", "restore") and self._pipe is None and requests:
             self._start()
         if self._pipe is not None and requests:
             try:

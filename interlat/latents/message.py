@@ -15,6 +15,7 @@ class Message:
     plan: the same tokens as text, special tokens left out.
     n_tokens: tokens generated; more than L where only some of the rows were kept.
     finish_reason: "eos", "length" (cut at max_new_tokens), or "" where nobody noted it.
+    task_type, task_level: a question's subject and difficulty, as its data set names them.
     """
 
     task_id: str
@@ -23,6 +24,8 @@ class Message:
     task: str = ""
     n_tokens: int = 0
     finish_reason: str = ""
+    task_type: str = ""
+    task_level: str = ""
 
     def __post_init__(self) -> None:
         if self.hidden_LD.ndim != 2 or not self.hidden_LD.is_floating_point():

@@ -14,15 +14,23 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 import torch
 from torch import Tensor
 
 from interlat.config import UserError
-from interlat.files import read_json, sha256_file
-from interlat.latents.columns import HIDDEN, hidden_rows
+from interlat.files import sha256_file
+from interlat.latents.columns import HIDDEN, all_finite, hidden_rows
+from interlat.latents.folders import mapped_stream, user_batches
+from interlat.latents.manifest import (
+    DATASET,
+    JOURNAL,
+    MANIFEST,
+    changed,
+    incomplete,
+    partial_folder,
+    read_manifest,
+)
 from interlat.latents.message import Message
-from interlat.latents.writer import DATASET, JOURNAL, MANIFEST, PARQUET, partial_folder
 
 KEY_FIELDS = ("task_id", "id", "task")
 
@@ -36,23 +44,26 @@ class _Block(NamedTuple):
 
 
 class LatentStore:
-    """Messages by task id. Iterating gives them in stored order.
+    """Messages by task id. Iterating gives them in stored order, ``store[i]`` the one at i.
 
     path: a store, or what users have (see the module). key_field: the column to look up by, where
-    it is not the first there is of task_id, id, task.
+    it is not the first there is of task_id, id, task. split: of a DatasetDict or a hub data set;
+    without, all splits are read as one.
     Raises UserError for a path without messages, an unfinished or damaged store, and duplicate
     keys.
     """
 
-    def __init__(self, path: Path | str, *, key_field: str | None = None) -> None:
+    def __init__(
+        self, path: Path | str, *, key_field: str | None = None, split: str | None = None
+    ) -> None:
         self.path = Path(path)
         _refuse_unfinished(self.path)
-        self.manifest: dict[str, Any] | None = _read_manifest(self.path)
-        batches = _batches(self.path, self.manifest)
+        self.manifest: dict[str, Any] | None = read_manifest(self.path)
+        batches = _batches(self.path, self.manifest, split)
         self.key_field = _key_field(self.path, batches, key_field)
         self._blocks = [self._block(batch) for batch in batches if batch.num_rows]
         self._starts = np.cumsum([0, *(block.batch.num_rows for block in self._blocks)]).tolist()
-        self.ids = self._text(self.key_field)
+        self.ids = self.texts(self.key_field)
         self._index = {key: i for i, key in enumerate(self.ids)}
         if len(self._index) < len(self.ids):
             twice = next(key for i, key in enumerate(self.ids) if self._index[key] != i)
@@ -68,6 +79,28 @@ class LatentStore:
     def dtype(self) -> torch.dtype:
         """Type of the states, as stored."""
         return self._blocks[0].rows_RD.dtype
+
+    @property
+    def columns(self) -> list[str]:
+        """Names of the columns."""
+        names: list[str] = self._blocks[0].batch.schema.names
+        return names
+
+    @property
+    def has_questions(self) -> bool:
+        """Whether the messages say a question's type and level."""
+        return "task_type" in self.columns
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """Rows of each message, in stored order; no state is read."""
+        return np.concatenate([np.diff(block.offsets) for block in self._blocks])
+
+    @property
+    def failures(self) -> dict[str, str]:
+        """Task id -> reason, of the tasks for which no message could be collected."""
+        noted = (self.manifest or {}).get("failures", [])
+        return {entry["task_id"]: entry["error"] for entry in noted}
 
     @property
     def digest(self) -> str:
@@ -89,6 +122,9 @@ class LatentStore:
     def __iter__(self) -> Iterator[Message]:
         return map(self._message, range(len(self)))
 
+    def __getitem__(self, position: int) -> Message:
+        return self._message(range(len(self))[position])
+
     def index(self, task_id: str) -> int:
         """Position of a message in stored order; UserError when there is none."""
         position = self._index.get(task_id)
@@ -104,6 +140,20 @@ class LatentStore:
         """The message of a task, as a view of the file; UserError when there is none."""
         return self._message(self.index(task_id))
 
+    def texts(self, name: str) -> list[str]:
+        """A column of texts in stored order (``plan``, ``task``), "" for nulls; no state is read.
+
+        Raises UserError where there is no such column.
+        """
+        if name not in self.columns:
+            known = ", ".join(self.columns)
+            raise UserError(f"{self.path} has no column {name}; its columns: {known}")
+        return [
+            "" if value is None else str(value)
+            for block in self._blocks
+            for value in block.batch.column(name).to_pylist()
+        ]
+
     def require_width(self, width: int) -> None:
         """Raise UserError unless messages are ``width`` wide."""
         if self.width != width:
@@ -113,18 +163,34 @@ class LatentStore:
             )
 
     def verify(self) -> list[str]:
-        """What is wrong with the files, a sentence each: changed bytes, NaN or infinity."""
-        manifest = self.manifest or {}
-        found = [
-            f"{file} differs from the manifest (sha256)"
-            for file, entry in _described_files(self.path, manifest)
-            if sha256_file(file) != entry["sha256"]
-        ]
-        found += [
+        """What is wrong, a sentence each: changed files, wrong counts, NaN or infinity.
+
+        Reads every byte. ``verify`` of this module also takes stores that do not open.
+        """
+        found = changed(self.path, self.manifest) if self.manifest is not None else []
+        return found or self._wrong_content()
+
+    def _wrong_content(self) -> list[str]:
+        return self._wrong_counts() + [
             f"message {message.task_id} holds NaN or infinity"
             for message in self
-            if not bool(torch.isfinite(message.hidden_LD).all())
+            if not all_finite(message.hidden_LD)
         ]
+
+    def _wrong_counts(self) -> list[str]:
+        found = []
+        for entry in (self.manifest or {}).get("shards", []):
+            path = self.path / DATASET / entry["file"]
+            batches = mapped_stream(path)
+            counts = {
+                "messages": sum(batch.num_rows for batch in batches),
+                "rows": sum(len(batch.column(HIDDEN).flatten()) for batch in batches),
+            }
+            found += [
+                f"{path} has {count} {what}, the manifest says {entry[what]}"
+                for what, count in counts.items()
+                if count != entry[what]
+            ]
         return found
 
     def _block(self, batch: pa.RecordBatch) -> _Block:
@@ -143,16 +209,14 @@ class LatentStore:
             raise UserError(f"{self.path}: rows are {width} wide, the manifest says {declared}")
         return width
 
-    def _text(self, name: str) -> list[str]:
-        return [str(v) for block in self._blocks for v in block.batch.column(name).to_pylist()]
-
     def _message(self, position: int) -> Message:
         number = bisect_right(self._starts, position) - 1
         batch, offsets, rows_RD = self._blocks[number]
         row = position - self._starts[number]
 
         def text(name: str) -> str:
-            return str(batch.column(name)[row]) if name in batch.schema.names else ""
+            value = batch.column(name)[row].as_py() if name in batch.schema.names else None
+            return "" if value is None else str(value)
 
         hidden_LD = rows_RD[offsets[row] : offsets[row + 1]]
         return Message(
@@ -162,7 +226,21 @@ class LatentStore:
             task=text("task"),
             n_tokens=int(text("n_tokens") or len(hidden_LD)),
             finish_reason=text("finish_reason"),
+            task_type=text("task_type"),
+            task_level=text("task_level"),
         )
+
+
+def verify(path: Path, *, key_field: str | None = None, split: str | None = None) -> list[str]:
+    """What is wrong with the store at ``path``, a sentence each; nothing is trusted unread.
+
+    key_field, split: as for LatentStore.
+    Raises UserError where there is no store, or an unfinished one.
+    """
+    _refuse_unfinished(path)
+    manifest = read_manifest(path)
+    found = [] if manifest is None else incomplete(path, manifest) or changed(path, manifest)
+    return found or LatentStore(path, key_field=key_field, split=split)._wrong_content()
 
 
 def _refuse_unfinished(path: Path) -> None:
@@ -173,79 +251,21 @@ def _refuse_unfinished(path: Path) -> None:
                 raise UserError(f"{path} is unfinished; run its collection again to resume it")
 
 
-def _read_manifest(path: Path) -> dict[str, Any] | None:
-    if not (path / MANIFEST).is_file():
-        return None
-    manifest: dict[str, Any] = read_json(path / MANIFEST)
-    for file, entry in _described_files(path, manifest):
-        if not file.is_file() or file.stat().st_size != entry["bytes"]:
-            raise UserError(f"{file} is missing or truncated; pull it again or collect it again")
-    return manifest
-
-
-def _described_files(path: Path, manifest: dict[str, Any]) -> list[tuple[Path, dict[str, Any]]]:
-    shards = [(path / DATASET / entry["file"], entry) for entry in manifest.get("shards", [])]
-    table = manifest.get("parquet")
-    return shards + ([(path / table["file"], table)] if table else [])
-
-
-def _batches(path: Path, manifest: dict[str, Any] | None) -> list[pa.RecordBatch]:
+def _batches(
+    path: Path, manifest: dict[str, Any] | None, split: str | None
+) -> list[pa.RecordBatch]:
     """All record batches of whatever lies at ``path``."""
-    if manifest is not None:
-        return [
-            batch
-            for entry in manifest["shards"]
-            for batch in _mapped_stream(path / DATASET / entry["file"])
-        ]
-    if path.is_dir():
-        for folder in (path, path / DATASET):
-            if any((folder / name).is_file() for name in ("state.json", "dataset_dict.json")):
-                return _user_dataset(folder)
-        found = [path / name for name in (PARQUET, "data_full.parquet") if (path / name).is_file()]
-        if found:
-            return _user_parquet(found[0])
-    elif path.suffix == ".parquet" and path.is_file():
-        return _user_parquet(path)
-    elif len(path.parts) == 2 and not path.exists() and not path.parent.is_dir():
-        return _hub_dataset(str(path))
-    raise UserError(f"{path} holds no messages: expected {DATASET}/ or {PARQUET}")
-
-
-def _mapped_stream(path: Path) -> list[pa.RecordBatch]:
-    try:
-        return list(pa.ipc.open_stream(pa.memory_map(str(path))))
-    except pa.ArrowInvalid as error:
-        raise UserError(f"{path} is damaged: {error}") from None
-
-
-def _user_dataset(folder: Path) -> list[pa.RecordBatch]:
-    from datasets import load_from_disk
-
-    return _splits_batches(load_from_disk(str(folder)))
-
-
-def _hub_dataset(name: str) -> list[pa.RecordBatch]:
-    from datasets import load_dataset
-
-    try:
-        return _splits_batches(load_dataset(name))
-    except (OSError, ValueError) as error:
-        reason = " ".join(str(error).split())[:200]
-        raise UserError(f"{name} is neither a folder nor a dataset on the hub: {reason}") from None
-
-
-def _splits_batches(dataset: Any) -> list[pa.RecordBatch]:
-    """Record batches of a Dataset, or of all splits of a DatasetDict."""
-    splits = dataset.values() if isinstance(dataset, dict) else [dataset]
-    batches: list[pa.RecordBatch] = []
-    for split in splits:
-        batches += split.flatten_indices().data.table.to_batches()
-    return batches
-
-
-def _user_parquet(path: Path) -> list[pa.RecordBatch]:
-    batches: list[pa.RecordBatch] = pq.read_table(path).to_batches()
-    return batches
+    if manifest is None:
+        return user_batches(path, split)
+    if split is not None:
+        raise UserError(f"{path} is a store, it has no splits")
+    for problem in incomplete(path, manifest):
+        raise UserError(f"{problem}; pull it again or collect it again")
+    return [
+        batch
+        for entry in manifest["shards"]
+        for batch in mapped_stream(path / DATASET / entry["file"])
+    ]
 
 
 def _key_field(path: Path, batches: list[pa.RecordBatch], wanted: str | None) -> str:

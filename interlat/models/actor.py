@@ -4,7 +4,9 @@ Works for any Hugging Face causal language model: only its embeddings, its decod
 head are touched. Where a message stands in a prompt is chat.py's business, not this module's.
 """
 
-from collections.abc import Sequence
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Self
 
@@ -13,8 +15,96 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from interlat.config import ActorKind, UserError
+from interlat.files import atomic_write_json, read_json
+from interlat.latents.store import LatentStore
 from interlat.models.adapter import CONFIG_FILE, CommunicationAdapter
 from interlat.models.load import load_causal_lm
+
+log = logging.getLogger(__name__)
+RECORD_FILE = "actor.json"
+READS: Mapping[ActorKind, frozenset[str]] = {
+    "text": frozenset({"text", "none"}),
+    "cot": frozenset({"text", "none"}),
+    "none": frozenset({"none"}),
+}
+"""Sources that an actor can be told; one that reads latents can be told all."""
+
+
+@dataclass(frozen=True)
+class Sender:
+    """Whose messages they are, as a store's manifest says it."""
+
+    name: str
+    weights_sha256: str
+    width: int
+
+    @classmethod
+    def of(cls, store: LatentStore) -> Self | None:
+        """The sender of a store's messages; None where no manifest says it."""
+        model = (store.manifest or {}).get("model")
+        if not isinstance(model, Mapping) or "weights_sha256" not in model:
+            return None
+        return cls(str(model.get("name", "")), str(model["weights_sha256"]), store.width)
+
+
+@dataclass(frozen=True)
+class ActorRecord:
+    """How an actor was trained to be told things; ``actor.json`` in its checkpoint.
+
+    sender: of the messages that it was trained with, None where nobody knows;
+    max_message_length: rows of a message that it reads, the first ones; None for all.
+    """
+
+    kind: ActorKind = "latent"
+    sender: Sender | None = None
+    max_message_length: int | None = None
+
+    def check_source(self, source: str) -> None:
+        """Raise UserError when the actor cannot be told what ``hidden.source`` brings."""
+        allowed = READS.get(self.kind)
+        if allowed is not None and source not in allowed:
+            raise UserError(
+                f"the actor was trained with actor.kind={self.kind} and cannot be told "
+                f"hidden.source={source}: choose one of {', '.join(sorted(allowed))}"
+            )
+
+    def check_sender(self, store: LatentStore, *, any_sender: bool) -> None:
+        """Raise UserError when a store holds messages of another sender than in training.
+
+        A store or an actor that does not say is taken, with a warning. any_sender: take all.
+        """
+        if any_sender or self.sender is None:
+            return
+        found = Sender.of(store)
+        if found is None:
+            log.warning("%s does not say whose messages it holds; they are taken", store.path)
+        elif found.weights_sha256 != self.sender.weights_sha256:
+            raise UserError(
+                f"{store.path} holds messages of {found.name} ({found.weights_sha256[:12]}), the "
+                f"actor was trained with those of {self.sender.name} "
+                f"({self.sender.weights_sha256[:12]}): collect with that sender, train on these "
+                "messages, or set actor.any_sender"
+            )
+
+    def save(self, directory: Path) -> None:
+        """Write the record into a checkpoint folder."""
+        atomic_write_json(directory / RECORD_FILE, asdict(self))
+
+    @classmethod
+    def load(cls, directory: Path) -> Self:
+        """Read a checkpoint's record; that of a plain actor where there is none.
+
+        Raises UserError for a malformed one.
+        """
+        if not (directory / RECORD_FILE).is_file():
+            return cls()
+        fields = read_json(directory / RECORD_FILE)
+        try:
+            sender = fields.pop("sender")
+            return cls(**fields, sender=Sender(**sender) if sender else None)
+        except (AttributeError, KeyError, TypeError) as error:
+            raise UserError(f"{directory / RECORD_FILE} is no actor's record: {error}") from None
 
 
 class Actor(nn.Module):
@@ -28,11 +118,13 @@ class Actor(nn.Module):
         model: PreTrainedModel,
         tokenizer: PreTrainedTokenizerBase,
         adapter: CommunicationAdapter | None = None,
+        record: ActorRecord | None = None,
     ) -> None:
         super().__init__()
         self.model = model
         self.tokenizer = tokenizer
         self.adapter = adapter
+        self.record = record or ActorRecord()
         if adapter is not None and adapter.config.width != self.width:
             raise ValueError(
                 f"the adapter writes rows of width {adapter.config.width}, "
@@ -114,11 +206,13 @@ class Actor(nn.Module):
         return logits_NV
 
     def save(self, directory: Path) -> None:
-        """Write a checkpoint in HF layout: model, tokenizer, adapter; weights as safetensors."""
+        """Write a checkpoint in HF layout: model, tokenizer, adapter, record; safetensors."""
         self.model.save_pretrained(directory)
         self.tokenizer.save_pretrained(directory)
         if self.adapter is not None:
             self.adapter.save(directory)
+        if self.record != ActorRecord():
+            self.record.save(directory)
 
     @classmethod
     def load(cls, directory: Path, dtype: str = "fp32") -> Self:
@@ -129,7 +223,20 @@ class Actor(nn.Module):
         model, tokenizer = load_causal_lm(str(directory), dtype)
         has_adapter = (directory / CONFIG_FILE).is_file()
         adapter = CommunicationAdapter.load(directory) if has_adapter else None
-        return cls(model, tokenizer, adapter).to(model.device).eval()
+        return cls(model, tokenizer, adapter, ActorRecord.load(directory)).to(model.device).eval()
+
+
+def start_adapter(
+    start: Path, messages: LatentStore, *, any_sender: bool
+) -> CommunicationAdapter | None:
+    """The adapter that training goes on with; None when the start checkpoint has none.
+
+    Raises UserError for a broken adapter, and for one that was trained with another sender.
+    """
+    if not (start / CONFIG_FILE).is_file():
+        return None
+    ActorRecord.load(start).check_sender(messages, any_sender=any_sender)
+    return CommunicationAdapter.load(start)
 
 
 def embedding_weight(model: PreTrainedModel) -> Tensor:

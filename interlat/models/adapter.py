@@ -5,6 +5,7 @@ One module for training, compression and inference; saved whole, projector inclu
 Source: arXiv 2511.09149, section 3 (layers and initialisation as its code applies them).
 """
 
+import hashlib
 import math
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -88,13 +89,21 @@ class CommunicationAdapter(nn.Module):
             adapted_BLD: Tensor = self.projection(self.post_norm(normal_BLD + attended_BLD))
             return adapted_BLD.masked_fill(~mask_BL[..., None], 0)
 
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the weights."""
+        return hashlib.sha256(self._serialized()).hexdigest()
+
     def save(self, directory: Path) -> None:
         """Write weights and shape into a checkpoint folder."""
+        atomic_write_bytes(directory / WEIGHTS_FILE, self._serialized())
+        atomic_write_json(directory / CONFIG_FILE, {"version": VERSION, **asdict(self.config)})
+
+    def _serialized(self) -> bytes:
         from safetensors.torch import save
 
-        tensors = {name: tensor.contiguous() for name, tensor in self.state_dict().items()}
-        atomic_write_bytes(directory / WEIGHTS_FILE, save(tensors))
-        atomic_write_json(directory / CONFIG_FILE, {"version": VERSION, **asdict(self.config)})
+        tensors = {name: tensor.cpu().contiguous() for name, tensor in self.state_dict().items()}
+        return save(tensors)
 
     @classmethod
     def load(cls, directory: Path) -> Self:

@@ -1,6 +1,7 @@
 """Loading language models, and digests that say which one it was.
 
-Only safetensors weights and the library's own code: nothing that a checkpoint brings is executed.
+Only safetensors weights and the library's own code: nothing that a checkpoint brings is executed,
+unless the user says `trust_remote_code`.
 """
 
 import hashlib
@@ -26,13 +27,18 @@ DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 
 def load_causal_lm(
-    path_or_id: str, dtype: str = "fp32", revision: str | None = None
+    path_or_id: str,
+    dtype: str = "fp32",
+    revision: str | None = None,
+    *,
+    trust_remote_code: bool = False,
 ) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
     """A causal language model in eval mode, on the accelerator where there is one, and its
     tokenizer.
 
     path_or_id: a folder in HF layout, or a hub id. The tokenizer pads on the left; without a pad
-    token of its own it pads with the end-of-sequence token.
+    token of its own it pads with the end-of-sequence token. trust_remote_code: run the code that a
+    checkpoint brings; without it such a checkpoint is refused.
     Raises UserError when there is no such model, or it has no safetensors weights.
     """
     if dtype not in DTYPES:
@@ -40,12 +46,18 @@ def load_causal_lm(
     _check_folder(path_or_id)
     logging.disable_progress_bar()  # type: ignore[no-untyped-call]  # a stage shows its own
     try:
-        tokenizer = _load_tokenizer(path_or_id, revision)
+        tokenizer = _load_tokenizer(path_or_id, revision, trust_remote_code)
         model = AutoModelForCausalLM.from_pretrained(
-            path_or_id, revision=revision, dtype=DTYPES[dtype], use_safetensors=True
+            path_or_id,
+            revision=revision,
+            dtype=DTYPES[dtype],
+            use_safetensors=True,
+            trust_remote_code=trust_remote_code,
         )
     except (OSError, ValueError, SafetensorError) as error:
         reason = " ".join(str(error).split())[:300]
+        if "trust_remote_code" in str(error):
+            reason = "it brings code of its own; read it, then allow it with --trust_remote_code"
         place = "" if Path(path_or_id).is_dir() else "there is no such folder, and as a hub id: "
         raise UserError(f"model {path_or_id} cannot be loaded: {place}{reason}") from None
     tokenizer.padding_side = "left"
@@ -81,7 +93,9 @@ def tokenizer_digest(tokenizer: PreTrainedTokenizerBase) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _load_tokenizer(path_or_id: str, revision: str | None) -> PreTrainedTokenizerBase:
+def _load_tokenizer(
+    path_or_id: str, revision: str | None, trust_remote_code: bool
+) -> PreTrainedTokenizerBase:
     """The tokenizer that the checkpoint's tokenizer.json describes.
 
     Where the checkpoint names no particular class, that file is all there is to it; AutoTokenizer
@@ -90,7 +104,9 @@ def _load_tokenizer(path_or_id: str, revision: str | None) -> PreTrainedTokenize
     declared = get_tokenizer_config(path_or_id, revision=revision).get("tokenizer_class")
     generic = declared in ("TokenizersBackend", "PreTrainedTokenizerFast")
     kind: Any = PreTrainedTokenizerFast if generic else AutoTokenizer
-    tokenizer: PreTrainedTokenizerBase = kind.from_pretrained(path_or_id, revision=revision)
+    tokenizer: PreTrainedTokenizerBase = kind.from_pretrained(
+        path_or_id, revision=revision, trust_remote_code=trust_remote_code
+    )
     return tokenizer
 
 

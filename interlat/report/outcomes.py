@@ -79,7 +79,7 @@ def read_results(conditions: Sequence[str], folder: Path, main: Path | None) -> 
     found: dict[str, dict[str, dict[str, list[Outcome]]]] = {CONTROLS: {}, MAIN: {}}
     splits: set[str] = set()
     for path, run in files:
-        table = _read_episodes(path)
+        table = read_episodes(path)
         splits = splits or {split for split, _ in table}
         if splits != {split for split, _ in table}:
             raise UserError(f"{path}: its splits are not those of {files[0][0]}; run dvc repro")
@@ -156,7 +156,7 @@ def _judged(
     )
 
 
-def _read_episodes(path: Path) -> dict[tuple[str, str], dict[str, Outcome]]:
+def read_episodes(path: Path) -> dict[tuple[str, str], dict[str, Outcome]]:
     """(split, condition) -> task_id -> outcome."""
     table: dict[tuple[str, str], dict[str, Outcome]] = {}
     try:

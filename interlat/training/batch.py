@@ -44,6 +44,11 @@ class Branch:
     sample_N: Tensor
     messages: Messages | None
 
+    @property
+    def samples(self) -> int:
+        """How many samples it has; one without supervised rows only fills a place (even.py)."""
+        return len(self.ids_BT) if len(self.row_N) else 0
+
     def to(self, device: torch.device | str, non_blocking: bool = False) -> Self:
         """The same branch on another device."""
         move = partial(Tensor.to, device=device, non_blocking=non_blocking)
@@ -59,8 +64,8 @@ class Batch:
     """One micro-batch: samples with their own message, all others, and two contrasts of ``own``.
 
     ``plan`` holds the same conversations with plan text for a message, ``mismatched`` with another
-    task's message at the same rate. rates: summed over samples with a message. totals: counts of
-    the whole step, which sums are divided by.
+    task's message at the same rate. rates: summed over samples with a message. progress: share of
+    the run's steps before this one. totals: counts of the whole step, which sums are divided by.
     """
 
     own: Branch | None
@@ -68,6 +73,7 @@ class Batch:
     plan: Branch | None
     mismatched: Branch | None
     rates: float
+    progress: float
     totals: Totals
 
     def to(self, device: torch.device | str, non_blocking: bool = False) -> Self:
@@ -76,7 +82,7 @@ class Batch:
             branch and branch.to(device, non_blocking)
             for branch in (self.own, self.other, self.plan, self.mismatched)
         )
-        return type(self)(own, other, plan, mismatched, self.rates, self.totals)
+        return type(self)(own, other, plan, mismatched, self.rates, self.progress, self.totals)
 
 
 class Collator:
@@ -85,8 +91,10 @@ class Collator:
     def __init__(self, course: Course, config: TrainConfig) -> None:
         self._totals = course.totals
         self._curriculum = config.curriculum
-        self._aligns = bool(config.alignment_kl_weight or config.alignment_cosine_weight)
-        self._separates = bool(config.separation_weight)
+        self._last = max(config.steps - 1, 1)
+        reads = course.kind == "latent"
+        self._aligns = reads and bool(config.alignment_kl_weight or config.alignment_cosine_weight)
+        self._separates = reads and bool(config.separation_weight)
 
     def __call__(self, samples: Sequence[Sample]) -> dict[str, Batch]:
         """The keyword arguments of an objective's forward pass."""
@@ -107,6 +115,7 @@ class Collator:
                 ]
             ),
             rates=sum(s.rate for s in samples if s.message is not None),
+            progress=samples[0].step / self._last,
             totals=self._totals[samples[0].step],
         )
         return {"batch": batch}

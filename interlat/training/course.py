@@ -9,10 +9,16 @@ own         the informed expert's play, with its own task's message
 none        the searching expert's play, without a message
 uninformed  the searching expert's play, with the message of a sender that knows nothing
 mismatched  the searching expert's play, with another task's message: a wrong message is ignored
+
+Actors of another kind than ``latent`` learn from the same play, in the same steps; in a message's
+place they are told its plan in words, between the markers (text) or in the prompt (cot), or nothing
+(none).
 """
 
+import logging
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 from itertools import pairwise
 from typing import NamedTuple
@@ -22,13 +28,15 @@ from numpy.typing import NDArray
 from torch.utils.data import Dataset
 from transformers import PreTrainedTokenizerBase
 
-from interlat.chat import render_many
-from interlat.config import TrainConfig, UserError
+from interlat.chat import PlainText, Slots, render_many
+from interlat.config import ActorKind, TrainConfig, UserError
 from interlat.latents.message import Message
 from interlat.latents.store import LatentStore
+from interlat.models.actor import Sender
 from interlat.tasks import Task
-from interlat.training.curriculum import draw_rate
+from interlat.training.curriculum import draw_length, draw_rate
 
+log = logging.getLogger(__name__)
 Ints = NDArray[np.int64]
 WINDOW = 16
 """Steps among which samples are sorted by length."""
@@ -92,6 +100,8 @@ class Totals(NamedTuple):
 class Course(Dataset[Sample]):
     """All samples of a training run, in order.
 
+    without_latents: tasks that were left out, where config.allow_missing; truncated: messages of
+    the run that are longer than config.max_message_length.
     Raises UserError, before anything is trained, for tasks without latents, messages of different
     widths, conversations without a supervised token, and too few tasks for what the shares ask.
     """
@@ -103,19 +113,29 @@ class Course(Dataset[Sample]):
         tokenizer: PreTrainedTokenizerBase,
         *,
         seed: int,
+        kind: ActorKind = "latent",
     ) -> None:
-        self.material, self.config, self.seed = material, config, seed
-        _check(material, config)
+        self.config, self.seed, self.kind = config, seed, kind
+        given = len(material.tasks)
+        self.material = material = _check(material, config)
+        self.without_latents = given - len(material.tasks)
         rng = np.random.default_rng([seed, 0])
         pools = _pools(material)
         kind_I = _kinds(config)
         task_I = _draw_tasks(kind_I, pools, rng)
-        conversation_I, self._conversations = _encode(kind_I, task_I, pools, tokenizer)
+        marked = kind in ("latent", "text")
+        slots: list[Slots] = [0 if marked and k != Kind.NONE else None for k in kind_I.tolist()]
+        conversation_I, self._conversations = _encode(kind_I, task_I, slots, pools, tokenizer)
         lengths_I = np.array([len(c.ids_T) for c in self._conversations])[conversation_I]
         order_I = _arrange(kind_I, lengths_I, config, rng)
         self._kind_I, self._conversation_I = kind_I[order_I], conversation_I[order_I]
         self._draw_messages(task_I[order_I], pools, rng)
+        if kind == "cot":
+            self._conversation_I, self._conversations = _encode(
+                self._kind_I, task_I[order_I], self._told(), pools, tokenizer
+            )
         self._encode_plans(tokenizer)
+        self.truncated = self._count_truncated()
         self.totals = self._count()
 
     def __len__(self) -> int:
@@ -125,8 +145,9 @@ class Course(Dataset[Sample]):
         kind = Kind(int(self._kind_I[index]))
         step, position = divmod(index, self.config.batch_size)
         conversation = self._conversations[int(self._conversation_I[index])]
-        message, plan_ids = self._message(self._message_I[index], kind is Kind.UNINFORMED)
-        negative, negative_plan_ids = self._message(self._negative_I[index], False)
+        share = draw_length(self.config.truncate_share, seed=self.seed, step=step, index=position)
+        message, plan_ids = self._message(self._message_I[index], kind is Kind.UNINFORMED, share)
+        negative, negative_plan_ids = self._message(self._negative_I[index], False, share)
         rate = 0.0
         if message is not None:
             rate = draw_rate(
@@ -156,23 +177,47 @@ class Course(Dataset[Sample]):
         own_I = _positions(task_ids, messages)
         other_I = _other(own_I, len(messages), rng)
         uninformed_I = _positions(task_ids, self.material.uninformed)
-        self._negative_I = np.where(
-            (kind_I == Kind.OWN) & bool(self.config.separation_weight), other_I, -1
-        )
+        separates = self.kind == "latent" and bool(self.config.separation_weight)
+        self._negative_I = np.where((kind_I == Kind.OWN) & separates, other_I, -1)
         self._message_I = np.select(
             [kind_I == Kind.OWN, kind_I == Kind.UNINFORMED, kind_I == Kind.MISMATCHED],
             [own_I, uninformed_I, other_I],
             default=-1,
         )
 
-    def _encode_plans(self, tokenizer: PreTrainedTokenizerBase) -> None:
-        """Tokenise the plan of every message that the run uses, as it would stand in a prompt."""
+    def _told(self) -> list[Slots]:
+        """The plan of each item's message in words; None where there is no message."""
+        return [
+            None if index < 0 else PlainText(self._get(kind == Kind.UNINFORMED, index).plan)
+            for kind, index in zip(self._kind_I.tolist(), self._message_I.tolist(), strict=True)
+        ]
+
+    def _used(self) -> list[tuple[bool, int]]:
+        """The messages of the run: whether of the uninformed sender, and where in its store."""
         used = {
             (bool(kind == Kind.UNINFORMED), int(index))
             for kind, index in zip(self._kind_I, self._message_I, strict=True)
             if index >= 0
         } | {(False, int(index)) for index in self._negative_I if index >= 0}
-        keys = sorted(used)
+        return sorted(used)
+
+    def _count_truncated(self) -> int:
+        limit, used = self.config.max_message_length, self._used()
+        if limit is None:
+            return 0
+        longer = sum(len(self._get(*key).hidden_LD) > limit for key in used)
+        if longer:
+            log.warning(
+                "%d of %d messages are longer than train.max_message_length (%d): cut to it",
+                longer,
+                len(used),
+                limit,
+            )
+        return longer
+
+    def _encode_plans(self, tokenizer: PreTrainedTokenizerBase) -> None:
+        """Tokenise the plan of every message that the run uses, as it would stand in a prompt."""
+        keys = self._used()
         plans = [self._get(*key).plan for key in keys]
         rendered = render_many(tokenizer, [[{"from": "human", "value": ""}]] * len(plans), plans)
         self._plans = {
@@ -180,10 +225,20 @@ class Course(Dataset[Sample]):
             for key, r in zip(keys, rendered, strict=True)
         }
 
-    def _message(self, index: int, uninformed: bool) -> tuple[Message | None, Ints]:
-        if index < 0:
+    def _message(self, index: int, uninformed: bool, share: float) -> tuple[Message | None, Ints]:
+        """What is told of a message, and the tokens of its plan, cut where the message is cut.
+
+        share: of the message, from its start.
+        """
+        if index < 0 or self.kind in ("cot", "none"):
             return None, np.empty(0, dtype=np.int64)
-        return self._get(uninformed, int(index)), self._plans[uninformed, int(index)]
+        message, plan_ids = self._get(uninformed, int(index)), self._plans[uninformed, int(index)]
+        length = len(message.hidden_LD)
+        kept = min(math.ceil(share * length), self.config.max_message_length or length)
+        if kept < length:
+            message = replace(message, hidden_LD=message.hidden_LD[:kept])
+            plan_ids = plan_ids[: round(kept / length * len(plan_ids))]
+        return (message if self.kind == "latent" else None), plan_ids
 
     def _get(self, uninformed: bool, index: int) -> Message:
         store = self.material.uninformed if uninformed else self.material.messages
@@ -198,13 +253,36 @@ class Course(Dataset[Sample]):
         return [Totals(*row) for row in sums_S4.tolist()]
 
 
-def _check(material: Material, config: TrainConfig) -> None:
+def with_steps(config: TrainConfig, tasks: int) -> TrainConfig:
+    """The config with its epochs, where it has some, as steps: passes over so many tasks."""
+    if config.epochs is None:
+        return config
+    others = config.none_share + config.uninformed_share + config.mismatched_share
+    own = config.batch_size * (1 - others)
+    if own <= 0:
+        raise UserError("train.epochs: no sample has its task's message; set train.steps instead")
+    return replace(config, steps=max(1, math.ceil(config.epochs * tasks / own)))
+
+
+def _check(material: Material, config: TrainConfig) -> Material:
+    """The material that is trained on: without tasks that lack latents, where that is allowed."""
     missing = sorted(t.task_id for t in material.tasks if t.task_id not in material.messages)
-    if missing:
+    listed = f"{len(missing)} of {len(material.tasks)} tasks ({_named(missing)})"
+    if len(missing) == len(material.tasks) or (missing and not config.allow_missing):
         raise UserError(
-            f"no latents for {len(missing)} of {len(material.tasks)} tasks ({_named(missing)}): "
-            "collect them, or train on fewer tasks"
+            f"no latents for {listed}: collect them, or leave such tasks out with "
+            "train.allow_missing"
         )
+    if missing:
+        log.warning("left out for want of latents: %s", listed)
+        kept = [task for task in material.tasks if task.task_id in material.messages]
+        material = replace(material, tasks=kept)
+    _check_shares(material, config)
+    return material
+
+
+def _check_shares(material: Material, config: TrainConfig) -> None:
+    """Refuse shares that the material cannot serve."""
     if len(material.messages) < 2 and (config.separation_weight or config.mismatched_share):
         raise UserError("a mismatched message needs at least 2 tasks with latents")
     if config.none_share + config.mismatched_share and not material.searching:
@@ -217,6 +295,11 @@ def _check(material: Material, config: TrainConfig) -> None:
         raise UserError(
             f"the informed messages have width {material.messages.width}, the uninformed ones "
             f"{material.uninformed.width}: collect both with the same sender"
+        )
+    senders = {Sender.of(material.messages), Sender.of(material.uninformed)} - {None}
+    if len(senders) > 1:
+        raise UserError(
+            "the informed and the uninformed messages are of two senders: collect both again"
         )
     if not _pools(material)[Kind.UNINFORMED]:
         raise UserError("no searching task has latents of a sender without knowledge")
@@ -273,35 +356,38 @@ def _draw_tasks(kind_I: Ints, pools: dict[Kind, list[Task]], rng: np.random.Gene
 def _encode(
     kind_I: Ints,
     task_I: Ints,
+    slots_I: Sequence[Slots],
     pools: dict[Kind, list[Task]],
     tokenizer: PreTrainedTokenizerBase,
 ) -> tuple[Ints, list[Encoded]]:
-    """Each item's conversation, as an index; and those used, tokenised once in one call."""
-    number: dict[tuple[bool, bool, str], int] = {}
+    """Each item's conversation, as an index; and those used, tokenised once in one call.
+
+    slots_I: what the conversation is rendered with in a message's place.
+    """
+    number: dict[tuple[bool, Slots, str], int] = {}
     tasks: list[Task] = []
     conversation_I = np.empty(len(kind_I), dtype=np.int64)
-    for i, (kind, index) in enumerate(zip(kind_I.tolist(), task_I.tolist(), strict=True)):
+    items = zip(kind_I.tolist(), task_I.tolist(), slots_I, strict=True)
+    for i, (kind, index, slot) in enumerate(items):
         task = pools[Kind(kind)][index]
-        key = (kind == Kind.OWN, kind != Kind.NONE, task.task_id)
+        key = (kind == Kind.OWN, slot, task.task_id)
         if key not in number:
             number[key] = len(number)
             tasks.append(task)
         conversation_I[i] = number[key]
     _check_supervision(tasks)
-    marked = [has_message for _, has_message, _ in number]
+    slots = [slot for _, slot, _ in number]
     try:
-        rendered = render_many(
-            tokenizer, [task.conversations for task in tasks], [0 if m else None for m in marked]
-        )
+        rendered = render_many(tokenizer, [task.conversations for task in tasks], slots)
     except ValueError as error:
         raise UserError(f"the training conversations cannot be rendered: {error}") from error
     return conversation_I, [
         Encoded(
             np.asarray(r.token_ids, dtype=np.int64),
             np.flatnonzero(np.asarray(r.loss_mask, dtype=bool)),
-            r.slots.start if m else len(r.token_ids),
+            r.slots.start if slot == 0 else len(r.token_ids),
         )
-        for r, m in zip(rendered, marked, strict=True)
+        for r, slot in zip(rendered, slots, strict=True)
     ]
 
 

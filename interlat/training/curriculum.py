@@ -40,6 +40,17 @@ def draw_rate(curriculum: Curriculum, *, seed: int, step: int, steps: int, index
     return 0.0 if pure else rate
 
 
+def draw_length(share: float, *, seed: int, step: int, index: int) -> float:
+    """How much of sample ``index``'s message is told: all of it, or a random share in (0, 1].
+
+    share: of the messages that are cut. A function of its arguments alone, as ``draw_rate`` is.
+    """
+    if not share:
+        return 1.0
+    cut, kept = np.random.default_rng([seed, step, index, 1]).random(2)
+    return float(1 - kept) if cut < share else 1.0
+
+
 def mix(curriculum: Curriculum, rate: float, plan_tokens: int, rows: int) -> Mixture:
     """Split a plan of ``plan_tokens`` tokens and a message of ``rows`` rows at the given rate.
 

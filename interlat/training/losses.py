@@ -10,15 +10,34 @@ Source: arXiv 2511.09149, section 3; ``published`` names the forms of its public
 """
 
 import math
-from typing import Literal
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-Form = Literal["clean", "published"]
-FORMS: tuple[Form, ...] = ("clean", "published")
+from interlat.config import LossForm, WeightSchedule
+
 LN2 = math.log(2)
+
+
+class Scale(NamedTuple):
+    """How far a scheduled weight goes down, as shares of the full weight.
+
+    start: where ``anneal`` begins; floor: what ``adaptive`` leaves of it at a loss of 0; full_at:
+    the loss, in nats, from which on ``adaptive`` leaves all of it.
+    """
+
+    start: float
+    floor: float
+    full_at: float
+
+
+SEPARATION_SCALE = Scale(start=0.1, floor=0.02, full_at=0.69)
+"""Paper: within [0.1, 1]. Published code: 0.01 + 0.49 clip(loss / 0.69)."""
+ALIGNMENT_SCALE = Scale(start=0.5, floor=0.2, full_at=4.0)
+"""Paper: within [0.1, 0.2]. Published code: 0.01 + 0.04 clip(loss / 4)."""
 
 
 def cross_entropy(logits_NV: Tensor, labels_N: Tensor) -> Tensor:
@@ -26,7 +45,7 @@ def cross_entropy(logits_NV: Tensor, labels_N: Tensor) -> Tensor:
     return functional.cross_entropy(_precise(logits_NV), labels_N, reduction="none")
 
 
-def js_divergence(p_logits_NV: Tensor, q_logits_NV: Tensor, *, form: Form = "clean") -> Tensor:
+def js_divergence(p_logits_NV: Tensor, q_logits_NV: Tensor, *, form: LossForm = "clean") -> Tensor:
     """Jensen-Shannon divergence of each pair of rows, [N], in nats: within [0, ln 2].
 
     The published form has the arguments of both KL terms swapped: it is another divergence, without
@@ -57,36 +76,60 @@ def separation(js_S: Tensor, *, margin: float | None = None) -> Tensor:
     return -js_S if margin is None else functional.relu(margin - js_S)
 
 
+def compare(latent_NV: Tensor, plan_NV: Tensor, *, form: LossForm = "clean") -> tuple[Tensor, ...]:
+    """What ``alignment`` needs to know of each pair of rows, every value [N].
+
+    Clean form: KL(p_latent || p_plan) and the cosine of the logits. Published form: KL(p_plan ||
+    p_latent) and the three inner products that a sample's cosine is made of.
+    """
+    if form == "clean":
+        cosine_N = functional.cosine_similarity(_precise(latent_NV), _precise(plan_NV), dim=-1)
+        return kl_divergence(latent_NV, plan_NV), cosine_N
+    divergence_N = kl_divergence(plan_NV, latent_NV)
+    latent_NV, plan_NV = (_log_probabilities(z).exp() for z in (latent_NV, plan_NV))
+    pairs = ((latent_NV, plan_NV), (latent_NV, latent_NV), (plan_NV, plan_NV))
+    return divergence_N, *((a * b).sum(dim=-1) for a, b in pairs)
+
+
 def alignment(
-    latent_NV: Tensor,
-    plan_NV: Tensor,
+    compared: Sequence[Tensor],
     sample_N: Tensor,
     samples: int,
     *,
     kl_weight: float,
     cosine_weight: float,
-    form: Form = "clean",
 ) -> Tensor:
     """Distance between reading the latent message and reading the plan as text, [S].
 
-    Clean form: kl_weight * KL(p_latent || p_plan) + cosine_weight * (1 - cos of the two rows of
-    logits), averaged over a sample's rows. Published form: KL(p_plan || p_latent), and one cosine
-    between a sample's flattened probability matrices.
+    compared: what ``compare`` says of the two branches, whose form decides. Clean: kl_weight *
+    KL(p_latent || p_plan) + cosine_weight * (1 - cos of the two rows of logits), averaged over a
+    sample's rows. Published: KL(p_plan || p_latent), and one cosine between a sample's flattened
+    probability matrices.
     """
-    if form == "published":
-        divergence_N = kl_divergence(plan_NV, latent_NV)
-        latent_NV, plan_NV = (_log_probabilities(z).exp() for z in (latent_NV, plan_NV))
-        dot_S, latent_S, plan_S = (
-            _sum_by_sample((a * b).sum(dim=-1), sample_N, samples)
-            for a, b in ((latent_NV, plan_NV), (latent_NV, latent_NV), (plan_NV, plan_NV))
-        )
-        distance_S = 1 - dot_S / (latent_S * plan_S).sqrt().clamp_min(1e-12)
+    divergence_N, *products = compared
+    if len(products) == 1:
+        distance_S = mean_by_sample(1 - products[0], sample_N, samples)
     else:
-        divergence_N = kl_divergence(latent_NV, plan_NV)
-        cosine_N = functional.cosine_similarity(_precise(latent_NV), _precise(plan_NV), dim=-1)
-        distance_S = mean_by_sample(1 - cosine_N, sample_N, samples)
+        dot_S, latent_S, plan_S = (_sum_by_sample(p_N, sample_N, samples) for p_N in products)
+        distance_S = 1 - dot_S / (latent_S * plan_S).sqrt().clamp_min(1e-12)
     divergence_S = mean_by_sample(divergence_N, sample_N, samples)
     return kl_weight * divergence_S + cosine_weight * distance_S
+
+
+def weight_share(
+    schedule: WeightSchedule, scale: Scale, losses_S: Tensor, *, progress: float
+) -> Tensor:
+    """Share of its full weight that each sample's loss has, [S], without gradient.
+
+    fixed: all of it. anneal: linear in ``progress``, the share of the run that is done, from
+    scale.start to all. adaptive: the larger the loss, the more; of each sample's own loss, so that
+    a step may be cut in any way (the published code takes the batch's, and leaves it the gradient).
+    """
+    if schedule == "adaptive":
+        reached_S = (losses_S.detach() / scale.full_at).clamp(0, 1)
+        return scale.floor + (1 - scale.floor) * reached_S
+    share = 1.0 if schedule == "fixed" else scale.start + (1 - scale.start) * progress
+    return torch.full_like(losses_S, share)
 
 
 def mean_by_sample(values_N: Tensor, sample_N: Tensor, samples: int) -> Tensor:

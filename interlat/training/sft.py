@@ -216,9 +216,11 @@ def train_base(
 
     Resumable as ``train_actor`` is. Errors as of ``Lessons``.
     """
-    tokenizer = build_tokenizer(_texts([*informed, *searching], template))
+    family = config.architecture
+    tokenizer = build_tokenizer(_texts([*informed, *searching], template), family)
     shape = TinyShape(config.hidden_size, config.layers, config.heads, config.intermediate_size)
-    actor = Actor(build_model(tokenizer, shape, seed=seed), tokenizer)
+    model = build_model(tokenizer, shape, seed=seed, architecture=family)
+    actor = Actor(model, tokenizer)
     objective = LanguageObjective(actor, config)
     work = output.with_name(f"{output.name}.partial")
     points = fit(

@@ -8,29 +8,36 @@ same weights and logged points: the data are a function of the step, and random 
 
 import logging
 import shutil
-import time
-from collections.abc import Callable, Mapping, Sequence, Sized
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, cast
+from typing import Any
 
 import torch
-from safetensors.torch import load_model, save_model
+from safetensors.torch import load_file
 from torch import Tensor, nn
-from torch.utils.data import Dataset, Sampler, SequentialSampler
-from transformers import PrinterCallback, Trainer, TrainerCallback, TrainingArguments
-from transformers.trainer_callback import TrainerControl, TrainerState
+from torch.utils.data import Dataset
+from transformers import TrainingArguments
+from transformers.trainer_callback import TrainerState
 
 from interlat import distributed
-from interlat.config import UserError
-from interlat.files import atomic_write_json, atomic_write_text, read_json
+from interlat.config import Backend, UserError
+from interlat.files import atomic_write_json, read_json
+from interlat.training.backends import reading_of_checkpoints, restore, trainer_arguments
+from interlat.training.loop import (
+    COMPLETE,
+    TIMINGS,
+    WEIGHTS,
+    Collate,
+    EarlyStopping,
+    SummingTrainer,
+)
+from interlat.training.loop import Point as Point
+from interlat.training.loop import Validation as Validation
+from interlat.training.loop import Watcher as Watcher
 
 log = logging.getLogger(__name__)
-FINGERPRINT, COMPLETE, WEIGHTS = "fingerprint.json", "complete", "model.safetensors"
-TIMINGS = frozenset({"supervised_tokens_per_second"})
-"""Logged points that differ from run to run."""
-
-Point = dict[str, float]
+FINGERPRINT, STATE = "fingerprint.json", "trainer_state.json"
 
 
 @dataclass(frozen=True)
@@ -52,6 +59,7 @@ class Schedule:
     save_every: int
     log_every: int
     seed: int
+    backend: Backend = "ddp"
 
 
 @dataclass(frozen=True)
@@ -62,29 +70,19 @@ class Training:
     final: dict[str, float | int]
 
     def csv(self) -> str:
-        """The points as a table, the step first."""
-        names = ["step", *(name for name in self.points[0] if name != "step")]
-        rows = [",".join(f"{point[name]:.6g}" for name in names) for point in self.points]
+        """The points as a table, the step first; empty where a point lacks a value."""
+        names = list(dict.fromkeys(["step", *(name for point in self.points for name in point)]))
+        rows = [
+            ",".join(f"{point[name]:.6g}" if name in point else "" for name in names)
+            for point in self.points
+        ]
         return "\n".join([",".join(names), *rows, ""])
-
-
-class Output(Protocol):
-    """What an objective's forward pass returns."""
-
-    loss: Tensor
-    terms: Tensor
-
-
-class Watcher(Protocol):
-    """Told after every step, with a point where one was logged."""
-
-    def __call__(self, step: int, point: Point | None, /) -> None: ...
 
 
 def fit(
     objective: nn.Module,
     data: Dataset[Any],
-    collate: Callable[[Sequence[Any]], dict[str, Any]],
+    collate: Collate,
     optimizer: torch.optim.Optimizer,
     schedule: Schedule,
     *,
@@ -94,14 +92,18 @@ def fit(
     work: Path,
     fingerprint: Mapping[str, Any],
     watch: Watcher,
+    validation: Validation | None = None,
 ) -> list[Point]:
     """Train until ``schedule.steps``, resuming from ``work`` what has the same fingerprint.
 
     data: all samples in order, batch_size of them a step. terms: names of the objective's terms;
     tokens: supervised tokens of each step, where throughput is wanted; probe: further values to
     log, read from the model.
-    Returns the logged points, one every ``log_every`` steps, timings included.
-    Raises UserError when the processes and micro-batches do not divide the batch.
+    Returns the logged points, one every ``log_every`` steps, timings included; the points of
+    validated steps have ``validation_loss`` and the terms' like, too. The objective holds the
+    weights to keep: all of them on rank 0, whatever the backend; other ranks may have shards.
+    Raises UserError when the processes and micro-batches do not divide the batch, or the backend
+    cannot be had.
     """
     world = distributed.world_size()
     if schedule.batch_size % (world * schedule.micro_batches):
@@ -109,21 +111,24 @@ def fit(
             f"a batch of {schedule.batch_size} samples cannot be shared by {world} processes with "
             f"{schedule.micro_batches} micro-batches each: choose a batch size that they divide"
         )
+    arguments = _arguments(schedule, validation, work, objective)
     checkpoint = _prepare(work, fingerprint)
-    trainer = _SummingTrainer(
-        model=objective,
-        args=_arguments(schedule, work, next(objective.parameters()).device, world),
-        train_dataset=data,
-        data_collator=collate,
-        optimizers=(optimizer, None),
-        callbacks=[_Watch(watch)],
-    )
-    trainer.remove_callback(PrinterCallback)
-    trainer.follow(terms, tokens, probe)
+    shapes = {name: p.shape for name, p in objective.named_parameters(remove_duplicate=False)}
+    trainer = SummingTrainer(objective, arguments, data, collate, validation, watch)
+    trainer.follow(optimizer, terms, tokens, probe)
     if checkpoint is not None:
         log.info("resuming from %s", checkpoint)
-    trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
-    return [point for point in trainer.state.log_history if "loss" in point]
+    if checkpoint is not None and _has_stopped(checkpoint):
+        trainer.state = TrainerState.load_from_json(str(checkpoint / STATE))
+        restore(objective, _read(checkpoint, objective), shapes)
+    else:
+        with reading_of_checkpoints(schedule.backend):
+            trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
+            trainer.gather(shapes)
+    best = trainer.state.best_model_checkpoint
+    if validation is not None and validation.keep_best and best is not None:
+        restore(objective, _read(Path(best), objective), shapes)
+    return _points(trainer.state.log_history)
 
 
 def is_deterministic(name: str) -> bool:
@@ -132,32 +137,71 @@ def is_deterministic(name: str) -> bool:
 
 
 def _arguments(
-    schedule: Schedule, work: Path, device: torch.device, world: int
+    schedule: Schedule, validation: Validation | None, work: Path, objective: nn.Module
 ) -> TrainingArguments:
-    every = schedule.log_every
+    world, every = distributed.world_size(), schedule.log_every
+    batch = schedule.batch_size // world // schedule.micro_batches
+
+    def logged(steps: int) -> int:
+        """Sums since the last logged point are not saved: whatever is done is done at points."""
+        return -(-steps // every) * every
+
+    save_every = schedule.save_every
+    validating: dict[str, Any] = {}
+    if validation is not None:
+        save_every = validation.every if validation.keep_best else save_every
+        validating = {
+            "eval_strategy": "steps",
+            "eval_steps": logged(validation.every),
+            "metric_for_best_model": "loss",
+            "greater_is_better": False,
+            "restore_callback_states_from_checkpoint": True,
+        }
     return TrainingArguments(
         output_dir=str(work),
         max_steps=schedule.steps,
-        per_device_train_batch_size=schedule.batch_size // world // schedule.micro_batches,
+        per_device_train_batch_size=batch,
+        per_device_eval_batch_size=batch,
         gradient_accumulation_steps=schedule.micro_batches,
         warmup_steps=round(schedule.warmup_share * schedule.steps),
         lr_scheduler_type="warmup_stable_decay",
         lr_scheduler_kwargs={"num_decay_steps": round(schedule.decay_share * schedule.steps)},
         max_grad_norm=schedule.gradient_clip,
         bf16=schedule.bf16,
-        use_cpu=device.type == "cpu",
+        use_cpu=next(objective.parameters()).device.type == "cpu",
         seed=schedule.seed,
         logging_steps=every,
         logging_nan_inf_filter=False,
-        # Sums since the last logged point are not saved, so points and checkpoints coincide.
-        save_steps=-(-schedule.save_every // every) * every,
+        save_steps=logged(save_every),
         save_total_limit=2,
         disable_tqdm=True,
         report_to="none",
         remove_unused_columns=False,
-        # A rank whose samples carry no message does not use the adapter.
-        ddp_find_unused_parameters=world > 1,
+        **validating,
+        **trainer_arguments(schedule.backend, objective),
     )
+
+
+def _read(checkpoint: Path, objective: nn.Module) -> dict[str, Tensor]:
+    """The weights of a checkpoint, where the objective's are."""
+    device = next(objective.parameters()).device
+    return load_file(checkpoint / WEIGHTS, device=str(device))
+
+
+def _points(history: Sequence[Point]) -> list[Point]:
+    """The logged points, with what was validated at the same step in one."""
+    validated = {p["step"]: p for p in history if "validation_loss" in p}
+    return [point | validated.get(point["step"], {}) for point in history if "loss" in point]
+
+
+def _has_stopped(checkpoint: Path) -> bool:
+    """Whether training had ended early when the checkpoint was written."""
+    callbacks = read_json(checkpoint / STATE)["stateful_callbacks"]
+    stopping = callbacks.get(EarlyStopping.__name__)
+    if stopping is None:
+        return False
+    waited = stopping["attributes"]["early_stopping_patience_counter"]
+    return bool(waited >= stopping["args"]["early_stopping_patience"])
 
 
 def _prepare(work: Path, fingerprint: Mapping[str, Any]) -> Path | None:
@@ -173,89 +217,3 @@ def _prepare(work: Path, fingerprint: Mapping[str, Any]) -> Path | None:
     distributed.barrier()
     checkpoints = {int(f.name.rpartition("-")[2]): f for f in work.glob("checkpoint-*")}
     return checkpoints[max(checkpoints)] if checkpoints else None
-
-
-class _SummingTrainer(Trainer):
-    """A Trainer that adds up losses and logs an objective's terms."""
-
-    loss_is_scaled_for_ga = True
-
-    def follow(
-        self, terms: Sequence[str], tokens: Sequence[int] | None, probe: Callable[[], Point]
-    ) -> None:
-        """Say what there is to log."""
-        self._terms, self._tokens, self._probe = terms, tokens, probe
-        self._sums = torch.zeros(len(terms), device=self.args.device)
-        self._last: tuple[int, float] | None = None
-
-    def compute_loss(
-        self,
-        model: nn.Module,
-        inputs: dict[str, Any],
-        return_outputs: bool = False,
-        num_items_in_batch: Tensor | int | None = None,
-    ) -> Tensor:
-        """This rank's part of the step's loss, times the ranks that average their gradients."""
-        if self._last is None:
-            self._last = self.state.global_step, time.perf_counter()
-        output: Output = model(**inputs)
-        self._sums += output.terms
-        return output.loss * distributed.world_size()
-
-    def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
-        """Add the terms' means since the last point; the Trainer's closing remarks are dropped."""
-        if "loss" not in logs or self._last is None:
-            return
-        (step, then), now = self._last, time.perf_counter()
-        means = self.accelerator.reduce(self._sums, "sum") / (self.state.global_step - step)
-        logs |= dict(zip(self._terms, means.tolist(), strict=True)) | self._probe()
-        if self._tokens is not None:
-            supervised = sum(self._tokens[step : self.state.global_step])
-            logs["supervised_tokens_per_second"] = supervised / max(now - then, 1e-9)
-        self._sums.zero_()
-        self._last = self.state.global_step, now
-        super().log(logs)
-
-    def _prepare_inputs(self, inputs: dict[str, Any]) -> dict[str, Any]:
-        """Leave a batch as it is: accelerate's loader has placed it, whatever its types."""
-        return inputs
-
-    def _get_train_sampler(self, train_dataset: Any = None) -> Sampler[int]:
-        return SequentialSampler(cast(Sized, self.train_dataset))
-
-    def _save(self, output_dir: str | None = None, state_dict: Any = None) -> None:
-        if self.args.should_save and output_dir is not None:
-            Path(output_dir).mkdir(parents=True, exist_ok=True)
-            save_model(cast(nn.Module, self.model), str(Path(output_dir) / WEIGHTS))
-
-    def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
-        load_model(cast(nn.Module, self.model), Path(resume_from_checkpoint) / WEIGHTS)
-
-    def _save_checkpoint(self, model: nn.Module, trial: Any) -> None:
-        super()._save_checkpoint(model, trial)
-        distributed.barrier()
-        if self.args.should_save:
-            folder = f"{self.args.output_dir}/checkpoint-{self.state.global_step}"
-            atomic_write_text(Path(folder) / COMPLETE, "")
-
-
-class _Watch(TrainerCallback):
-    """Passes steps and points on, on rank 0."""
-
-    def __init__(self, watch: Watcher) -> None:
-        self._watch = watch
-
-    def on_step_end(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
-    ) -> None:
-        """Tell that a step is done; the last one is always logged."""
-        control.should_log |= state.global_step == state.max_steps
-        if state.is_world_process_zero:
-            self._watch(state.global_step, None)
-
-    def on_log(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
-    ) -> None:
-        """Tell the point that was logged."""
-        if state.is_world_process_zero:
-            self._watch(state.global_step, state.log_history[-1])

@@ -3,19 +3,23 @@
 import json
 import os
 import random
-import signal
-import subprocess
-import sys
+import re
+import shutil
+import socket
 import time
 from collections.abc import Callable
 from dataclasses import replace
 from importlib.util import module_from_spec, spec_from_file_location
+from multiprocessing import get_context
+from multiprocessing.context import ForkProcess
 from pathlib import Path
 
 import pytest
 import torch
+from rich.filesize import decimal
 
-from interlat.agents.collect import CollectionSummary, collect
+from interlat import distributed
+from interlat.agents.collect import PIECE_TASKS, CollectionSummary, collect, estimate
 from interlat.config import CollectConfig, UserError
 from interlat.files import read_json
 from interlat.latents.store import LatentStore
@@ -27,21 +31,6 @@ from interlat.tasks import Task, write_tasks
 ROOT = Path(__file__).parents[2]
 Stage = Callable[..., int]
 CONFIG = CollectConfig(batch_size=4, max_new_tokens=24)
-DRIVER = """
-import sys
-from pathlib import Path
-from interlat import distributed
-from interlat.agents.collect import collect
-from interlat.config import CollectConfig
-from interlat.models.load import load_causal_lm
-from interlat.tasks import read_tasks
-
-tasks, checkpoint, output, batch_size = sys.argv[1:]
-config = CollectConfig(batch_size=int(batch_size), max_new_tokens=24)
-with distributed.process_group():
-    model, tokenizer = load_causal_lm(checkpoint)
-    collect(read_tasks(Path(tasks)), model, tokenizer, Path(output), config, seed=1, sender="tiny")
-"""
 
 
 def make_tasks(count: int) -> list[Task]:
@@ -199,59 +188,222 @@ def test_states_that_cannot_be_stored_name_the_task_and_publish_nothing(
     assert LatentStore(tmp_path / "s").verify() == []
 
 
+LONG = Task("long", "alfworld", "train", "mug " * 300)
+
+
+def test_failed_tasks_are_noted_in_the_manifest_and_not_asked_again(
+    tiny_checkpoint: Path, tmp_path: Path
+):
+    tasks = make_tasks(20)
+    clean = run(tiny_checkpoint, tmp_path / "clean", tasks)
+    tolerant = replace(CONFIG, max_errors=1)
+    with_long = [*tasks[:7], LONG, *tasks[7:]]
+    summary = run(tiny_checkpoint, tmp_path / "store", with_long, tolerant)
+    store = LatentStore(tmp_path / "store")
+    assert (summary.failed, summary.messages, summary.rows) == (1, 20, clean.rows)
+    assert store.ids == [task.task_id for task in tasks]
+    assert list(store.failures) == ["long"]
+    assert "its prompt has" in store.failures["long"]
+    again = run(tiny_checkpoint, tmp_path / "store", with_long, tolerant)
+    assert again.tokens_per_second == 0.0
+    assert again.reproducible() == summary.reproducible()
+
+
+def test_too_many_failures_keep_what_is_finished_and_a_second_start_goes_on(
+    tiny_checkpoint: Path, tmp_path: Path
+):
+    model, tokenizer = load_causal_lm(str(tiny_checkpoint))
+    lamp = tokenizer.convert_tokens_to_ids("lamp")
+    tasks = make_tasks(40)
+    tasks[20] = replace(tasks[20], instruction="find lamp")
+    output, whole = tmp_path / "store", tmp_path / "whole"
+    asked = 0
+
+    def attempt(folder: Path, **settings: int) -> CollectionSummary:
+        config = replace(CONFIG, **settings)
+        return collect(tasks, model, tokenizer, folder, config, seed=1, sender="tiny")
+
+    attempt(whole)
+
+    def stumble(module, args, kwargs):
+        nonlocal asked
+        ids_BT = kwargs["input_ids"]
+        asked += len(ids_BT) if ids_BT.shape[1] > 1 else 0
+        if ids_BT.shape[1] > 1 and (ids_BT == lamp).any():
+            torch.zeros(2) @ torch.zeros(3)
+
+    broken = model.register_forward_pre_hook(stumble, with_kwargs=True)
+    with pytest.raises(UserError, match=r"1 of 40 tasks failed, .* 0: task t20: the model failed"):
+        attempt(output)
+    pieces = partial_folder(output) / "pieces"
+    assert len(list(pieces.iterdir())) == 1
+    asked = 0
+    assert attempt(output, max_errors=1).failed == 1
+    assert asked < 40
+    assert list(LatentStore(output).failures) == ["t20"]
+    with pytest.raises(UserError, match="1 of 40 tasks failed"):
+        attempt(tmp_path / "other")
+    broken.remove()
+    attempt(tmp_path / "other")
+    assert content(tmp_path / "other") == content(whole)
+
+
+def test_without_a_batch_size_the_layout_is_the_same_whatever_fits(
+    tiny_checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    config = replace(CONFIG, batch_size=None, store_dtype="float32", max_new_tokens=8)
+    tasks = make_tasks(2 * PIECE_TASKS + 3)
+    stores = []
+    for fitting in (5, PIECE_TASKS, 100):
+        monkeypatch.setattr(
+            "interlat.agents.speaker.replies_that_fit", lambda *_, count=fitting: count
+        )
+        run(tiny_checkpoint, tmp_path / str(fitting), tasks, config)
+        stores.append(LatentStore(tmp_path / str(fitting)))
+    for messages in zip(*stores, strict=True):
+        first = messages[0]
+        for other in messages[1:]:
+            assert (other.task_id, other.plan, other.n_tokens) == (
+                first.task_id,
+                first.plan,
+                first.n_tokens,
+            )
+            torch.testing.assert_close(other.hidden_LD, first.hidden_LD, rtol=0, atol=1e-5)
+
+
+def test_progress_tells_all_tasks_with_speed_size_and_errors(tiny_checkpoint: Path, tmp_path: Path):
+    model, tokenizer = load_causal_lm(str(tiny_checkpoint))
+    told: list[tuple[int, str]] = []
+    collect(
+        make_tasks(40),
+        model,
+        tokenizer,
+        tmp_path / "store",
+        CONFIG,
+        seed=1,
+        sender="tiny",
+        on_progress=lambda done, note: told.append((done, note)),
+    )
+    assert sum(done for done, _ in told) == 40
+    size = LatentStore(tmp_path / "store").lengths.sum() * 32 * 2
+    assert re.fullmatch(rf"[\d,]+ tokens/s, {re.escape(decimal(size))}, 0 errors", told[-1][1])
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{}, {"store_dtype": "float32", "parquet": False, "first_k": 3, "batch_size": None}],
+)
+def test_an_estimate_is_near_and_writes_nothing(
+    tiny_checkpoint: Path, tmp_path: Path, settings: dict[str, object]
+):
+    model, tokenizer = load_causal_lm(str(tiny_checkpoint))
+    tasks, config = [*make_tasks(100), LONG], replace(CONFIG, max_errors=1, **settings)
+    expected = estimate(tasks, model, tokenizer, config, seed=1)
+    assert not list(tmp_path.iterdir())
+    summary = run(tiny_checkpoint, tmp_path / "store", tasks, config)
+    store = LatentStore(tmp_path / "store")
+    size = sum(file.stat().st_size for file in (tmp_path / "store" / "hf_dataset").iterdir())
+    assert (expected.tasks, expected.failed, expected.spoken) == (101, 1, 64)
+    assert expected.rows == pytest.approx(summary.rows, rel=0.15)
+    assert expected.store_bytes == pytest.approx(size, rel=0.3)
+    assert expected.most_new_tokens == 100 * 24
+    tokens = sum(message.n_tokens for message in store)
+    assert expected.new_tokens == pytest.approx(tokens, rel=0.15)
+    assert expected.parquet_bytes == (expected.store_bytes if config.parquet else 0)
+    assert "101, 1 cannot be asked" in str(expected)
+    assert "with 1 process" in str(expected)
+
+
 def test_a_prompt_that_fills_the_context_is_named(tiny_checkpoint: Path, tmp_path: Path):
-    tasks = [*make_tasks(2), Task("long", "alfworld", "train", "mug " * 300)]
+    tasks = [*make_tasks(2), LONG]
     with pytest.raises(UserError, match=r"task long: its prompt has \d+ tokens"):
         run(tiny_checkpoint, tmp_path / "store", tasks)
     assert not list(tmp_path.iterdir())
 
 
-def driver(tmp_path: Path, checkpoint: Path, tasks: list[Task], batch_size: int) -> list[str]:
-    (tmp_path / "driver.py").write_text(DRIVER)
-    write_tasks(tmp_path / "tasks.jsonl", tasks)
-    names = [str(tmp_path / "driver.py"), str(tmp_path / "tasks.jsonl"), str(checkpoint)]
-    return [*names, str(tmp_path / "store"), str(batch_size)]
+Launch = Callable[..., list[ForkProcess]]
 
 
-def environment() -> dict[str, str]:
-    return {**os.environ, "PYTHONPATH": str(ROOT)}
+@pytest.fixture
+def launch(tiny_checkpoint: Path, tmp_path: Path) -> Launch:
+    """Start the ranks of a collection into a folder, as forks of this process: nothing to load."""
+    model, tokenizer = load_causal_lm(str(tiny_checkpoint))
+
+    def work(rank: int, ranks: int, port: int, folder: str, tasks: list[Task]) -> None:
+        place = {"RANK": rank, "WORLD_SIZE": ranks, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+        os.environ.update({name: str(value) for name, value in place.items()})
+        config = replace(CONFIG, batch_size=2)
+        with distributed.process_group():
+            collect(tasks, model, tokenizer, tmp_path / folder, config, seed=1, sender="tiny")
+
+    def start(folder: str, tasks: list[Task], ranks: int = 1) -> list[ForkProcess]:
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        started = [
+            get_context("fork").Process(target=work, args=(rank, ranks, port, folder, tasks))
+            for rank in range(ranks)
+        ]
+        for process in started:
+            process.start()
+        return started
+
+    return start
+
+
+def kill(processes: list[ForkProcess]) -> None:
+    for process in processes:
+        process.kill()
+    for process in processes:
+        process.join()
+
+
+def finish(processes: list[ForkProcess]) -> None:
+    for process in processes:
+        process.join()
+        assert process.exitcode == 0
 
 
 @pytest.mark.slow
-def test_a_killed_collection_resumes_to_the_same_bytes(tiny_checkpoint: Path, tmp_path: Path):
-    tasks = make_tasks(400)
-    command = [sys.executable, *driver(tmp_path, tiny_checkpoint, tasks, batch_size=2)]
-    pieces = partial_folder(tmp_path / "store") / "pieces"
-    chance = random.Random(0)
-    kept = 0
-    for _ in range(3):
-        process = subprocess.Popen(command, env=environment(), stderr=subprocess.DEVNULL)
-        while len(list(pieces.glob("*.arrow"))) <= kept and process.poll() is None:
-            time.sleep(0.001)
-        time.sleep(chance.uniform(0, 0.05))
-        process.send_signal(signal.SIGKILL)
-        assert process.wait() == -signal.SIGKILL
-        with pytest.raises(UserError, match="unfinished"):
-            LatentStore(tmp_path / "store")
-        assert len(list(pieces.glob("*.arrow"))) > kept
-        kept = len(list(pieces.glob("*.arrow")))
-    subprocess.run(command, env=environment(), check=True)
-    config = CollectConfig(batch_size=2, max_new_tokens=24)
-    model, tokenizer = load_causal_lm(str(tiny_checkpoint))
-    collect(tasks, model, tokenizer, tmp_path / "whole", config, seed=1, sender="tiny")
+def test_killed_twenty_times_it_resumes_to_the_same_bytes(launch: Launch, tmp_path: Path):
+    tasks, chance, kills = make_tasks(240), random.Random(0), 0
+    began = time.monotonic()
+    finish(launch("whole", tasks))
+    seconds = time.monotonic() - began
+    while kills < 20:
+        (process,) = job = launch("store", tasks)
+        process.join(chance.uniform(0, seconds / 10))
+        if process.exitcode is None:
+            kill(job)
+            kills += 1
+            if not (tmp_path / "store").exists():
+                with pytest.raises(UserError, match=r"unfinished|no messages"):
+                    LatentStore(tmp_path / "store")
+        else:  # the end came between two kills: begin anew
+            assert content(tmp_path / "store") == content(tmp_path / "whole")
+            shutil.rmtree(tmp_path / "store")
+    finish(launch("store", tasks))
     assert content(tmp_path / "store") == content(tmp_path / "whole")
-    assert not pieces.exists()
+    assert not partial_folder(tmp_path / "store").exists()
 
 
 @pytest.mark.slow
-def test_two_processes_give_the_bytes_of_one(tiny_checkpoint: Path, tmp_path: Path):
-    tasks = make_tasks(90)
-    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
-    command = [*launch, *driver(tmp_path, tiny_checkpoint, tasks, batch_size=4)]
-    subprocess.run(command, env=environment(), check=True, timeout=300)
-    model, tokenizer = load_causal_lm(str(tiny_checkpoint))
-    collect(tasks, model, tokenizer, tmp_path / "one", CONFIG, seed=1, sender="tiny")
-    assert content(tmp_path / "store") == content(tmp_path / "one")
+def test_any_number_of_processes_gives_the_bytes_of_one(launch: Launch, tmp_path: Path):
+    tasks = make_tasks(180)
+    finish(launch("one", tasks))
+    finish(launch("two", tasks, ranks=2))
+    assert content(tmp_path / "two") == content(tmp_path / "one")
+    pieces = partial_folder(tmp_path / "changing") / "pieces"
+    kept = 0
+    for ranks in (2, 3, 1):
+        job = launch("changing", tasks, ranks)
+        while len(list(pieces.glob("*.arrow"))) < kept + 3 and job[0].is_alive():
+            time.sleep(0.001)
+        kill(job)
+        assert len(list(pieces.glob("*.arrow"))) >= kept + 3
+        kept = len(list(pieces.glob("*.arrow")))
+    finish(launch("changing", tasks, ranks=2))
+    assert content(tmp_path / "changing") == content(tmp_path / "one")
 
 
 @pytest.fixture
@@ -281,7 +433,8 @@ def test_the_stage_writes_store_and_metrics(stage: Stage, tmp_path: Path):
     store = LatentStore(tmp_path / "data/latents/layout/train")
     metrics = read_json(tmp_path / "metrics/collect/layout-train.json")
     assert len(store) == metrics["messages"] == 10
-    assert set(metrics) == {"messages", "rows", "mean_length", "finished", "plan_exact"}
+    names = {"messages", "rows", "mean_length", "finished", "failed", "plan_exact"}
+    assert set(metrics) == names
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from interlat.agents.trial import Split, Trial, find_splits
 from interlat.config import EvaluateConfig, Params, TaskConfig, UserError
 from interlat.latents.message import Message
 from interlat.latents.writer import LatentWriter
-from interlat.models.actor import Actor
+from interlat.models.actor import Actor, ActorRecord
 from interlat.models.adapter import AdapterConfig, CommunicationAdapter
 from interlat.models.tiny import TinyShape, build_model, build_tokenizer
 from interlat.tasks import Task, write_tasks
@@ -134,6 +134,31 @@ def test_a_store_without_a_tasks_message_is_refused_before_anything_is_played(
     with pytest.raises(UserError, match="no message for task 'new'"):
         played(actor, data, "data", "out")
     assert not (data / "out").exists()
+
+
+def test_an_actor_hears_no_more_rows_than_it_was_trained_with(actor: Actor, data: Path) -> None:
+    def conversations(record: ActorRecord, first_k: int | None = None) -> list[object]:
+        told = Actor(actor.model, actor.tokenizer, actor.adapter, record)
+        params = replace(PARAMS, hidden=replace(PARAMS.hidden, first_k=first_k))
+        run = played(told, data, "data", f"{record.max_message_length}-{first_k}", params)
+        return [episode.conversations for episode in run.episodes["valid_seen"]]
+
+    short = ActorRecord(max_message_length=2)
+    assert conversations(short) == conversations(ActorRecord(), first_k=2)
+    assert conversations(short) != conversations(ActorRecord())
+
+
+def test_an_actor_of_another_kind_is_told_words_and_refuses_latents(
+    actor: Actor, data: Path
+) -> None:
+    said = {}
+    for kind in ("text", "cot"):
+        told = Actor(actor.model, actor.tokenizer, record=ActorRecord(kind))
+        episodes = played(told, data, "text", kind).episodes["valid_seen"]
+        said[kind] = [episode.conversations for episode in episodes]
+        with pytest.raises(UserError, match=f"trained with actor.kind={kind} and cannot be told"):
+            played(told, data, "data", "refused")
+    assert said["text"] != said["cot"]
 
 
 def test_messages_of_another_width_are_refused(actor: Actor, data: Path) -> None:

@@ -9,7 +9,14 @@ import pytest
 from interlat.config import UserError
 from interlat.envs.alfworld.experts import play
 from interlat.envs.alfworld.generate import Difficulty, draw_spec
-from interlat.envs.pool import EnvironmentFailure, EnvironmentPool, Started, Stepped
+from interlat.envs.pool import (
+    EnvironmentFailure,
+    EnvironmentPool,
+    Restored,
+    Snapshot,
+    Started,
+    Stepped,
+)
 from interlat.tasks import Task
 
 CONFIG = {
@@ -108,3 +115,26 @@ def test_closing_leaves_no_process_behind() -> None:
     with EnvironmentPool("alfworld", CONFIG, 2) as pool:
         pool.reset_many(tasks(2))
     assert multiprocessing.active_children() == []
+
+
+def test_an_environment_without_snapshots_says_so() -> None:
+    place = "agents.scripted:ScriptedEnvironment"
+    with EnvironmentPool(place, {"step_limit": 3}, 0) as pool:
+        pool.reset_many([Task("s", place, "train", "x")])
+        outcome = pool.snapshot_many([0])[0]
+    assert isinstance(outcome, EnvironmentFailure)
+    assert "cannot go back" in outcome.error
+
+
+def test_a_snapshot_outlives_the_process_that_it_was_taken_in(pool: EnvironmentPool) -> None:
+    pool.reset_many(tasks(1))
+    first = pool.step_many({0: "inventory"})[0]
+    moment = pool.snapshot_many([0])[0]
+    assert isinstance(first, Stepped)
+    assert isinstance(moment, Snapshot)
+    os.kill(worker(), signal.SIGKILL)
+    assert isinstance(pool.snapshot_many([0])[0], EnvironmentFailure)
+    assert pool.restore_many({0: moment}) == {0: Restored()}
+    second = pool.step_many({0: "inventory"})[0]
+    assert isinstance(second, Stepped)
+    assert second.result.info["steps"] == first.result.info["steps"] + 1

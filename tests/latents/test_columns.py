@@ -6,7 +6,16 @@ import pytest
 import torch
 
 from interlat.config import UserError
-from interlat.latents.columns import HIDDEN, features, hidden_rows, record_batch
+from interlat.latents.columns import (
+    BATCH_BYTES,
+    HIDDEN,
+    all_finite,
+    features,
+    hidden_rows,
+    record_batch,
+    record_batches,
+    unstorable,
+)
 from interlat.latents.message import Message
 
 
@@ -72,6 +81,44 @@ def test_states_that_are_not_finite_are_refused(bad: float):
     for dtype in ("float16", "float32"):
         with pytest.raises(UserError, match=r"task t: .*NaN or infinity"):
             record_batch([message("t", [[1.0, bad]])], schema(dtype))
+
+
+def test_what_cannot_be_stored_is_known_before():
+    beyond, nowhere = message("big", [[1.0, 70000.0]]), message("t", [[float("nan"), 1.0]])
+    assert unstorable(message("a", [[1.0, 2.0]]), "float16") is None
+    assert unstorable(beyond, "float32") is None
+    for bad in (beyond, nowhere):
+        with pytest.raises(UserError) as refused:
+            record_batch([bad], schema())
+        assert unstorable(bad, "float16") == str(refused.value)
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf")])
+def test_one_bad_number_among_many_is_seen(bad: float):
+    values = torch.randn(50, 7)
+    assert all_finite(values)
+    values[31, 3] = bad
+    assert not all_finite(values)
+    assert all_finite(torch.empty(0, 7))
+
+
+def test_many_messages_become_batches_of_bounded_size():
+    rows = BATCH_BYTES // 4 // 4  # half a batch in float32
+    long = [Message(f"t{i}", torch.full((rows, 2), float(i)), "") for i in range(5)]
+    batches = list(record_batches(iter(long), schema()))
+    assert [batch.column("task_id").to_pylist() for batch in batches] == [
+        ["t0", "t1"],
+        ["t2", "t3"],
+        ["t4"],
+    ]
+
+
+def test_questions_say_their_type_and_level():
+    asked = Message("q", torch.ones(1, 2), "p", "1 + 1?", 1, "eos", "Algebra", "Level 2")
+    questions = features(2, "float16", questions=True).arrow_schema
+    row = record_batch([asked], questions).to_pylist()[0]
+    assert (row["task_type"], row["task_level"]) == ("Algebra", "Level 2")
+    assert "task_type" not in schema().names
 
 
 def test_a_message_of_another_width_is_a_mistake():

@@ -6,9 +6,10 @@ import torch
 from datasets import Dataset, DatasetDict
 
 from interlat.config import UserError
+from interlat.latents.manifest import DATASET, MANIFEST, PARQUET, partial_folder
 from interlat.latents.message import Message
-from interlat.latents.store import LatentStore
-from interlat.latents.writer import DATASET, MANIFEST, PARQUET, LatentWriter, partial_folder
+from interlat.latents.store import LatentStore, verify
+from interlat.latents.writer import LatentWriter
 
 WIDTH = 4
 NESTED = [
@@ -66,6 +67,29 @@ def test_rows_are_views_of_one_mapped_buffer(store: Path):
     assert opened.get("t0").hidden_LD.data_ptr() == first.data_ptr()
 
 
+def test_positions_and_columns_are_reached_without_the_states(store: Path):
+    opened = LatentStore(store)
+    assert (opened[0].task_id, opened[-1].task_id) == ("t0", "t9")
+    with pytest.raises(IndexError):
+        opened[10]
+    assert opened.index("t3") == 3
+    assert opened.texts("plan")[3] == "plan 3"
+    assert opened.lengths.tolist() == [i % 4 + 1 for i in range(10)]
+    with pytest.raises(UserError, match="no column nonsense; its columns: task_id, task"):
+        opened.texts("nonsense")
+
+
+def test_questions_and_failures_come_back(tmp_path: Path):
+    asked = Message("q", torch.ones(1, WIDTH), "p", "?", 1, "eos", "Algebra", "Level 2")
+    writer = LatentWriter(tmp_path / "q", {}, width=WIDTH, dtype="float16", questions=True)
+    writer.claim()
+    writer.write_piece(0, [asked], {"r": "no memory"})
+    writer.publish(1)
+    opened = LatentStore(tmp_path / "q")
+    assert (opened.has_questions, opened.failures) == (True, {"r": "no memory"})
+    assert (opened[0].task_type, opened[0].task_level) == ("Algebra", "Level 2")
+
+
 def test_an_unknown_task_is_told_with_an_example(store: Path):
     with pytest.raises(UserError, match=r"no message for task 'x'.*'t0'"):
         LatentStore(store).get("x")
@@ -99,14 +123,36 @@ def test_a_truncated_or_missing_shard_is_refused(store: Path):
         LatentStore(store)
 
 
-def test_verify_finds_a_flipped_byte_and_names_the_shard(store: Path):
-    assert LatentStore(store).verify() == []
+@pytest.mark.parametrize("name", ["data-00000-of-00001.arrow", "state.json", PARQUET])
+@pytest.mark.parametrize("place", [10, -10])
+def test_verify_finds_a_flipped_byte_and_names_the_file(store: Path, name: str, place: int):
+    assert verify(store) == []
+    file = next(store.rglob(name))
+    content = bytearray(file.read_bytes())
+    content[place] ^= 1
+    file.write_bytes(content)
+    assert verify(store) == [f"{file} differs from the manifest (sha256)"]
+
+
+def test_verify_names_what_is_missing_or_truncated(store: Path):
+    shard, table = next((store / DATASET).glob("*.arrow")), store / PARQUET
+    shard.write_bytes(shard.read_bytes()[:-8])
+    table.unlink()
+    size = shard.stat().st_size
+    assert verify(store) == [
+        f"{shard} is truncated: {size} bytes, the manifest says {size + 8}",
+        f"{table} is missing",
+    ]
+
+
+def test_verify_finds_counts_and_settings_that_differ_from_the_manifest(store: Path):
+    manifest = store / MANIFEST
+    text = manifest.read_text()
+    manifest.write_text(text.replace('"rows": 23', '"rows": 24'))
     shard = next((store / DATASET).glob("*.arrow"))
-    content = bytearray(shard.read_bytes())
-    content[-300] ^= 1
-    shard.write_bytes(content)
-    (problem,) = LatentStore(store).verify()
-    assert shard.name in problem
+    assert verify(store) == [f"{shard} has 23 rows, the manifest says 24"]
+    manifest.write_text(text.replace('"dtype": "float32"', '"dtype": "float16"'))
+    assert verify(store) == [f"{manifest} was changed: its fingerprint does not fit what it says"]
 
 
 def test_verify_finds_numbers_that_are_none(tmp_path: Path):
@@ -179,6 +225,32 @@ def test_what_users_have_is_read_unverified(tmp_path: Path, save):
     assert opened.ids == ["t0", "t1", "t2"]
     assert opened.get("t2").hidden_LD.tolist() == [[2.5] * 3] * 3
     assert opened.get("t1").plan == "plan 1"
+
+
+def test_a_split_can_be_chosen(tmp_path: Path):
+    both = save_splits(tmp_path / "mine")
+    assert LatentStore(both, split="b").ids == ["t1", "t2"]
+    with pytest.raises(UserError, match="no split 'c'; its splits: a, b"):
+        LatentStore(both, split="c")
+
+
+def test_doubles_are_read_as_they_are_and_without_python_lists(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    rows = [{"id": "t", "plan": "p", "hidden_state": [[0.1, 0.2]]}]
+    Dataset.from_list(rows).save_to_disk(str(tmp_path / "mine"))
+    for method in ("__iter__", "map"):
+        monkeypatch.setattr(Dataset, method, None)
+    assert LatentStore(tmp_path / "mine").get("t").hidden_LD.tolist() == [[0.1, 0.2]]
+
+
+def test_a_damaged_folder_of_users_own_making_is_told_in_a_sentence(tmp_path: Path):
+    nested, table = save_nested(tmp_path / "nested"), save_file(tmp_path / "table")
+    next(nested.glob("*.arrow")).write_bytes(b"nothing")
+    table.write_bytes(b"nothing")
+    for path in (nested, table):
+        with pytest.raises(UserError, match="is damaged"):
+            LatentStore(path)
 
 
 def test_the_key_column_can_be_chosen(tmp_path: Path):

@@ -15,7 +15,11 @@ from transformers import (
     Qwen2Config,
 )
 
-from interlat.models.actor import Actor
+from interlat.config import ActorKind, UserError
+from interlat.latents.message import Message
+from interlat.latents.store import LatentStore
+from interlat.latents.writer import LatentWriter
+from interlat.models.actor import Actor, ActorRecord, Sender, start_adapter
 from interlat.models.adapter import AdapterConfig, CommunicationAdapter
 
 SHAPE = {"vocab_size": 90, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2}
@@ -147,3 +151,75 @@ def test_a_base_model_is_an_actor_without_an_adapter(tiny_checkpoint: Path) -> N
     actor = Actor.load(tiny_checkpoint)
     assert actor.adapter is None
     assert actor.sender_width == actor.width == 32
+
+
+def store_of(path: Path, digest: str | None, width: int = 24) -> LatentStore:
+    """A store with one message of the sender with this digest; of nobody with None."""
+    model = {"name": "sender", "weights_sha256": digest} if digest else "unknown"
+    writer = LatentWriter(path, {"model": model}, width=width, dtype="float16")
+    writer.claim()
+    writer.write_piece(0, [Message("a", torch.ones(2, width), "find mug", n_tokens=2)])
+    writer.publish(1, parquet=False)
+    return LatentStore(path)
+
+
+RECORD = ActorRecord("latent", Sender("sender", "0123456789abcdef", 24), max_message_length=7)
+
+
+def test_a_checkpoint_says_how_its_actor_was_trained(
+    tokenizer: PreTrainedTokenizerBase, tmp_path: Path
+) -> None:
+    actor = make_actor(tokenizer)
+    actor.save(tmp_path)
+    assert not (tmp_path / "actor.json").exists()
+    assert Actor.load(tmp_path).record == ActorRecord()
+    actor.record = RECORD
+    actor.save(tmp_path)
+    assert Actor.load(tmp_path).record == RECORD
+    (tmp_path / "actor.json").write_text('{"kind": "latent", "age": 3, "sender": null}')
+    with pytest.raises(UserError, match=r"actor\.json is no actor's record"):
+        ActorRecord.load(tmp_path)
+
+
+def test_messages_of_another_sender_are_refused_unless_they_are_wanted(tmp_path: Path) -> None:
+    own, other = store_of(tmp_path / "own", "0123456789abcdef"), store_of(tmp_path / "b", "fedc")
+    RECORD.check_sender(own, any_sender=False)
+    RECORD.check_sender(other, any_sender=True)
+    ActorRecord().check_sender(other, any_sender=False)
+    with pytest.raises(UserError, match=r"messages of sender \(fedc\), the actor was trained with"):
+        RECORD.check_sender(other, any_sender=False)
+
+
+def test_a_store_that_does_not_say_its_sender_is_taken_with_a_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    RECORD.check_sender(store_of(tmp_path / "store", None), any_sender=False)
+    assert "does not say whose messages it holds" in caplog.text
+
+
+def test_training_goes_on_with_the_adapter_of_its_own_sender_only(
+    tokenizer: PreTrainedTokenizerBase, tmp_path: Path
+) -> None:
+    actor = make_actor(tokenizer)
+    actor.record = RECORD
+    actor.save(tmp_path / "actor")
+    own, other = store_of(tmp_path / "own", "0123456789abcdef"), store_of(tmp_path / "b", "fedc")
+    adapter = start_adapter(tmp_path / "actor", own, any_sender=False)
+    assert adapter is not None
+    assert actor.adapter is not None
+    assert adapter.digest == actor.adapter.digest
+    assert start_adapter(tmp_path, own, any_sender=False) is None
+    with pytest.raises(UserError, match="or set actor"):
+        start_adapter(tmp_path / "actor", other, any_sender=False)
+
+
+@pytest.mark.parametrize(
+    ("kind", "refused"),
+    [("latent", []), ("text", ["data", "noised"]), ("cot", ["data"]), ("none", ["data", "text"])],
+)
+def test_an_actor_is_told_what_it_can_read(kind: ActorKind, refused: list[str]) -> None:
+    record = ActorRecord(kind)
+    record.check_source("none")
+    for source in refused:
+        with pytest.raises(UserError, match=f"actor.kind={kind} and cannot be told hidden.source"):
+            record.check_source(source)

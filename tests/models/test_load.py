@@ -71,6 +71,26 @@ def test_code_in_a_checkpoint_is_not_run(checkpoint: Path, tmp_path: Path):
     assert not (tmp_path / "ran").exists()
 
 
+def test_code_in_a_checkpoint_is_run_when_the_user_says_so(
+    checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    for place in ("transformers.dynamic_module_utils", "transformers.utils.hub"):
+        monkeypatch.setattr(f"{place}.HF_MODULES_CACHE", str(tmp_path / "modules"))
+    config = json.loads((checkpoint / "config.json").read_text())
+    own = {"AutoConfig": "own.OwnConfig", "AutoModelForCausalLM": "own.Own"}
+    config |= {"model_type": "own", "auto_map": own}
+    (checkpoint / "config.json").write_text(json.dumps(config))
+    (checkpoint / "own.py").write_text(
+        "from transformers import Qwen2Config, Qwen2ForCausalLM\n"
+        "class OwnConfig(Qwen2Config):\n    model_type = 'own'\n"
+        "class Own(Qwen2ForCausalLM):\n    config_class = OwnConfig\n"
+    )
+    with pytest.raises(UserError, match=r"brings code of its own; .* with --trust_remote_code"):
+        load_causal_lm(str(checkpoint))
+    model, _ = load_causal_lm(str(checkpoint), trust_remote_code=True)
+    assert type(model).__name__ == "Own"
+
+
 def test_an_unknown_dtype_lists_the_known(tiny_checkpoint: Path):
     with pytest.raises(UserError, match="fp32, bf16, fp16"):
         load_causal_lm(str(tiny_checkpoint), "fp8")

@@ -1,6 +1,10 @@
-"""What the sender says and which states are kept. Tolerance between batched, single and
-teacher-forced states: 1e-5 in float32."""
+"""What the sender says and which states are kept.
 
+Tolerance between batched, single and teacher-forced states: 1e-5 in float32; of the largest state
+for a model whose states go far beyond 1.
+"""
+
+from copy import copy
 from dataclasses import replace
 from pathlib import Path
 
@@ -8,12 +12,18 @@ import pytest
 import torch
 from transformers import (
     AutoModelForCausalLM,
+    Gemma2Config,
+    Gemma2ForCausalLM,
     GPT2Config,
     GPT2LMHeadModel,
     GPTNeoXConfig,
     GPTNeoXForCausalLM,
     LlamaConfig,
     LlamaForCausalLM,
+    MambaConfig,
+    MambaForCausalLM,
+    OPTConfig,
+    OPTForCausalLM,
     PreTrainedModel,
     PreTrainedTokenizerBase,
     Qwen2ForCausalLM,
@@ -22,7 +32,7 @@ from transformers import (
 from interlat.config import CollectConfig, UserError
 from interlat.latents.chance import task_generator
 from interlat.models.load import load_causal_lm
-from interlat.models.sender import choose, encode_prompts, sender_prompt, speak
+from interlat.models.sender import Utterance, choose, encode_prompts, sender_prompt, speak
 from interlat.tasks import Task
 
 GREEDY = CollectConfig(max_new_tokens=24)
@@ -74,19 +84,8 @@ def test_row_l_is_the_final_norm_state_that_predicts_token_l(sender, prompts):
 
 
 def test_greedy_tokens_and_states_are_those_of_generate(sender, prompts):
-    model, tokenizer = sender
-    for prompt in prompts[:6]:
-        (utterance,) = speak(model, tokenizer, [prompt], GREEDY)
-        reference = model.generate(
-            torch.tensor([prompt]),
-            max_new_tokens=24,
-            do_sample=False,
-            output_hidden_states=True,
-            return_dict_in_generate=True,
-        )
-        assert reference.sequences[0, len(prompt) :].tolist() == utterance.token_ids
-        states = torch.cat([step[-1][0, -1:] for step in reference.hidden_states])
-        torch.testing.assert_close(utterance.hidden_LD, states, **TOLERANCE)
+    for prompt, utterance in zip(prompts, speak(*sender, prompts, GREEDY), strict=True):
+        check_against_generate(sender[0], prompt, utterance)
 
 
 def test_replies_end_at_the_end_token_or_at_the_limit(sender, prompts):
@@ -132,6 +131,24 @@ def test_sampling_follows_the_model_distribution():
     torch.testing.assert_close(share_V, probability_V, atol=0.015, rtol=0)
 
 
+def test_of_equal_scores_the_lower_ids_are_kept():
+    """bfloat16 logits are often equal, and ``topk`` takes any of them."""
+    generator = torch.Generator().manual_seed(0)
+    logits_BV = torch.randint(0, 6, (64, 500), generator=generator).float()
+    config = CollectConfig(do_sample=True, temperature=1.0, top_k=7, top_p=1.0)
+    kept_BK = logits_BV.sort(dim=-1, descending=True, stable=True).indices[:, :7]
+    for i in range(7):
+        draws_B = torch.full((64,), (i + 0.5) / 7, dtype=torch.float64)
+        assert torch.equal(choose(logits_BV, None, config, draws_B), kept_BK[:, i])
+
+
+def test_logits_that_are_not_numbers_still_give_a_token():
+    logits_BV = torch.full((2, 9), float("nan"))
+    config = CollectConfig(do_sample=True, top_k=3)
+    draws_B = torch.tensor([0.0, 0.9], dtype=torch.float64)
+    assert bool((choose(logits_BV, None, config, draws_B) < 9).all())
+
+
 @pytest.mark.parametrize("draw", [0.0, 1.0 - 2**-53])
 def test_the_ends_of_the_draw_stay_inside_the_kept_tokens(draw: float):
     logits_BV = torch.tensor([[0.0, 5.0, 4.9, -30.0]])
@@ -165,25 +182,81 @@ def test_hooks_do_not_stay_behind(sender, prompts):
 
 
 SIZES = {"vocab_size": 90, "num_hidden_layers": 2, "num_attention_heads": 2, "hidden_size": 32}
+GROUPED = {**SIZES, "intermediate_size": 64, "num_key_value_heads": 1, "head_dim": 16}
 
 
 @pytest.mark.parametrize(
     "build",
     [
-        lambda: LlamaForCausalLM(LlamaConfig(**SIZES, intermediate_size=64)),
+        lambda: LlamaForCausalLM(LlamaConfig(**GROUPED)),
+        lambda: Gemma2ForCausalLM(Gemma2Config(**GROUPED, sliding_window=8)),
         lambda: GPTNeoXForCausalLM(GPTNeoXConfig(**SIZES, intermediate_size=64)),
         lambda: GPT2LMHeadModel(GPT2Config(vocab_size=90, n_layer=2, n_head=2, n_embd=32)),
+        lambda: OPTForCausalLM(OPTConfig(**SIZES, ffn_dim=64, word_embed_proj_dim=16)),
     ],
-    ids=["llama", "gpt_neox", "gpt2"],
+    ids=["llama", "gemma2", "gpt_neox", "gpt2", "opt"],
 )
-def test_other_families_give_the_same_states(build, sender, prompts):
+def test_other_families_give_the_states_of_generate_and_of_one_pass(build, sender, prompts):
+    """Grouped heads; windows and capped logits; post-norms; learned positions; a projection."""
     torch.manual_seed(0)
     model: PreTrainedModel = build().eval()
-    for prompt, utterance in zip(
-        prompts[:8], speak(model, sender[1], prompts[:8], GREEDY), strict=True
-    ):
-        expected_LD = teacher_forced(model, prompt, utterance.token_ids)
-        torch.testing.assert_close(utterance.hidden_LD, expected_LD, **TOLERANCE)
+    with torch.no_grad():
+        for weight in model.parameters():
+            weight *= 3 if weight.ndim > 1 else 1
+    model.generation_config.eos_token_id = list(range(3, 90, 9))
+    said = speak(model, sender[1], prompts[:8], GREEDY)
+    assert len({len(utterance.token_ids) for utterance in said}) > 1
+    for prompt, utterance in zip(prompts[:8], said, strict=True):
+        check_against_generate(model, prompt, utterance)
+
+
+def check_against_generate(
+    model: PreTrainedModel, prompt: list[int], utterance: Utterance, tokens: int = 24
+) -> None:
+    reference = model.generate(
+        torch.tensor([prompt]),
+        max_new_tokens=tokens,
+        do_sample=False,
+        output_hidden_states=True,
+        return_dict_in_generate=True,
+        pad_token_id=0,
+    )
+    assert reference.sequences[0, len(prompt) :].tolist() == utterance.token_ids
+    states_LD = torch.cat([step[-1][0, -1:] for step in reference.hidden_states])
+    one_pass_LD = teacher_forced(model, prompt, utterance.token_ids)
+    scale = max(1.0, float(states_LD.abs().max()))
+    for expected_LD in (states_LD, one_pass_LD):
+        torch.testing.assert_close(utterance.hidden_LD / scale, expected_LD / scale, **TOLERANCE)
+
+
+STORIES = Path(__file__).parents[3] / "shared" / "data" / "stories260K"
+
+
+@pytest.mark.skipif(not STORIES.is_dir(), reason="needs the pretrained 260K-parameter Llama")
+def test_a_pretrained_llama_gives_the_states_of_generate_and_of_one_pass():
+    model, tokenizer = load_causal_lm(str(STORIES))
+    texts = ["Once upon a time, there was a little cat", "Tom had a red ball. One day", "Hello"]
+    prompts = encode_prompts(tokenizer, texts)
+    said = speak(model, tokenizer, prompts, replace(GREEDY, max_new_tokens=80))
+    assert "Tom saw a big box" in said[0].plan
+    for prompt, utterance in zip(prompts, said, strict=True):
+        assert utterance.hidden_LD.shape == (len(utterance.token_ids), 64)
+        check_against_generate(model, prompt, utterance, tokens=80)
+
+
+def test_a_model_without_keys_and_values_is_refused(sender, prompts):
+    model = MambaForCausalLM(MambaConfig(vocab_size=90, hidden_size=32, num_hidden_layers=2))
+    with pytest.raises(UserError, match="MambaForCausalLM keeps no keys and values"):
+        speak(model.eval(), sender[1], prompts[:2], GREEDY)
+
+
+def test_the_first_rows_alone_are_kept_where_asked(sender, prompts):
+    whole = speak(*sender, prompts, GREEDY)
+    short = speak(*sender, prompts, replace(GREEDY, first_k=5))
+    assert min(len(utterance.token_ids) for utterance in whole) < 5
+    for kept, all_rows in zip(short, whole, strict=True):
+        assert kept.token_ids == all_rows.token_ids
+        assert torch.equal(kept.hidden_LD, all_rows.hidden_LD[:5])
 
 
 def test_an_accepted_model_is_any_causal_language_model(tiny_checkpoint: Path):
@@ -199,6 +272,26 @@ def test_a_prompt_is_one_human_turn_ready_for_the_reply(sender):
     (prompt,) = encode_prompts(sender[1], ["find mug"])
     text = "<|im_start|> user find mug <|im_end|> <|im_start|> assistant"
     assert sender[1].convert_ids_to_tokens(prompt) == text.split()
+
+
+def test_the_wrapping_of_the_prompt_can_be_chosen(sender):
+    def words(template: str) -> list[str]:
+        (prompt,) = encode_prompts(sender[1], [" find mug "], template)
+        return sender[1].convert_ids_to_tokens(prompt)
+
+    chatml = "<|im_start|> user find mug <|im_end|> <|im_start|> assistant"
+    assert words("auto") == words("qwen") == chatml.split()
+    assert words("none") == ["find", "mug"]
+
+
+def test_chatml_is_written_for_a_tokenizer_without_template(sender):
+    tokenizer = copy(sender[1])
+    tokenizer.chat_template = None
+    (prompt,) = encode_prompts(tokenizer, ["find {mug}"], "qwen")
+    assert tokenizer.convert_ids_to_tokens(prompt)[2:6] == ["find", "{", "mug", "}"]
+    assert encode_prompts(tokenizer, ["find"], "auto") == encode_prompts(
+        tokenizer, ["find"], "none"
+    )
 
 
 def test_the_template_is_filled_and_braces_are_left_alone():

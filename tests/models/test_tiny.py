@@ -5,6 +5,7 @@ from pathlib import Path
 import torch
 from transformers import PreTrainedTokenizerFast
 
+from interlat.chat import render
 from interlat.models.load import load_causal_lm
 from interlat.models.tiny import UNKNOWN, TinyShape, build_model, build_tokenizer
 
@@ -35,6 +36,15 @@ def test_plans_and_actions_survive_a_round_trip() -> None:
     for text in (PLAN, "go to cabinet 3"):
         ids = tokenizer(text, add_special_tokens=False)["input_ids"]
         assert tokenizer.decode(ids) == text
+
+
+def test_amounts_stay_with_what_they_count() -> None:
+    command = "craft 1 belt using 1 calf leather, 12 iron nail"
+    tokenizer = build_tokenizer([command])
+    words = ["craft 1", "belt", "using 1", "calf", "leather", ",", "12", "iron", "nail"]
+    assert tokens(tokenizer, command) == words
+    ids = tokenizer(command, add_special_tokens=False)["input_ids"]
+    assert tokenizer.decode(ids) == command.replace(",", " ,")
 
 
 def test_saying_nothing_decodes_to_nothing() -> None:
@@ -81,3 +91,27 @@ def test_the_same_seed_gives_the_same_model() -> None:
     )
     assert all(torch.equal(first[name], same[name]) for name in first)
     assert not torch.equal(first["lm_head.weight"], other["lm_head.weight"])
+
+
+def test_a_llama_has_its_own_template_and_numbers_words_in_its_own_way() -> None:
+    qwen, llama = (build_tokenizer([ROOM, OPENED, PLAN], family) for family in ("qwen2", "llama"))
+    turns = [{"from": "human", "value": PLAN}, {"from": "gpt", "value": "go to fridge 1"}]
+    rendered = render(llama, turns, message=2)
+    words = llama.convert_ids_to_tokens(rendered.token_ids)
+    assert words[:4] == ["<|begin_of_text|>", "<|start_header_id|>", "user", "<|end_header_id|>"]
+    taught = [word for word, on in zip(words, rendered.loss_mask, strict=True) if on]
+    assert taught == [UNKNOWN, UNKNOWN, "fridge 1", "<|eot_id|>"]
+    assert len(llama) != len(qwen)
+    assert llama.get_vocab()["fridge 1"] != qwen.get_vocab()["fridge 1"]
+    assert llama.eos_token == "<|eot_id|>"
+
+
+def test_a_llama_is_built_saved_and_loaded(tmp_path: Path) -> None:
+    tokenizer = build_tokenizer([ROOM, OPENED, PLAN], "llama")
+    model = build_model(tokenizer, SHAPE, seed=1, architecture="llama")
+    model.save_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
+    loaded, read = load_causal_lm(str(tmp_path))
+    assert type(loaded).__name__ == "LlamaForCausalLM"
+    assert tokens(read, PLAN) == tokens(tokenizer, PLAN)
+    assert read.chat_template == tokenizer.chat_template

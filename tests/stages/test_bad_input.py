@@ -58,6 +58,7 @@ TASKS = {
     "cut.jsonl": '{"task_id": "a", "env": "alfworld", "split": "train", "instruction": "x"}\n{"tas',
     "field.jsonl": '{"task_id": "a", "env": "alfworld", "split": "train"}\n',
     "empty.jsonl": "",
+    "tasks.json": '[{"id": "a", "task": "x"}, {"id": "a", "task": "y"}]',
 }
 AT_ONCE = {
     "a key that is none": Mistake(
@@ -88,8 +89,29 @@ AT_ONCE = {
         "--dataset_path field.jsonl",
         "field.jsonl, line 1: field 'instruction' must be text that is not empty",
     ),
-    "an empty split": Mistake(
-        "collect", "--dataset_path empty.jsonl", "empty.jsonl: the split is empty"
+    "no task": Mistake(
+        "collect", "--dataset_path empty.jsonl", "empty.jsonl: there is no record in it"
+    ),
+    "an id that comes twice": Mistake(
+        "collect", "--dataset_path tasks.json", "tasks.json, record 2: id 'a' comes twice"
+    ),
+    "a field that is none": Mistake(
+        "collect",
+        "--dataset_path tasks.json --task_field goal",
+        "tasks.json, record 1: has no field 'goal', choose with --task_field; the fields there: id",
+    ),
+    "a dataset that is not there": Mistake(
+        "collect", "--dataset_path ./tasks", "./tasks: no such file or folder"
+    ),
+    "a dataset without a network": Mistake(
+        "collect", "math --subjects algebra", "EleutherAI/hendrycks_math: there is no such file"
+    ),
+    "a subject that is none": Mistake(
+        "collect", "--subjects algebra magic", "collect.subjects: expected one of algebra, counting"
+    ),
+    "beams": Mistake("collect", "--num_beams 4", "collect.num_beams: only 1 is possible, found 4"),
+    "a prompt without the task": Mistake(
+        "collect", "--custom_prompt Plan!", "collect.prompt_template has no {task}"
     ),
     "tasks that are not there": Mistake(
         "collect",

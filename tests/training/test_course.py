@@ -6,9 +6,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from interlat.chat import render
+from interlat.chat import PlainText, render
 from interlat.config import TrainConfig, UserError
-from interlat.training.course import Course, Kind
+from interlat.latents.store import LatentStore
+from interlat.training.course import Course, Kind, with_steps
 from training.toy import Toy, make_toy, toy_message, toy_task, write_store
 
 CONFIG = TrainConfig(
@@ -148,6 +149,112 @@ def test_tasks_without_latents_are_counted_and_named(toy: Toy) -> None:
     material = replace(toy.material, tasks=extra)
     with pytest.raises(UserError, match=r"no latents for 12 of 60 tasks \(toy-48, toy-49, toy-50 "):
         make_course(toy._replace(material=material))
+
+
+def test_tasks_without_latents_may_be_left_out(toy: Toy) -> None:
+    extra = [toy_task(i, informed=True) for i in range(60)]
+    lacking = toy._replace(material=replace(toy.material, tasks=extra))
+    course = make_course(lacking, replace(CONFIG, allow_missing=True))
+    assert course.without_latents == 12
+    assert len(course.material.tasks) == 48
+    unheard = replace(toy.material, tasks=extra[48:])
+    with pytest.raises(UserError, match="no latents for 12 of 12 tasks"):
+        make_course(toy._replace(material=unheard), replace(CONFIG, allow_missing=True))
+
+
+def test_long_messages_are_cut_with_their_plans_and_counted(toy: Toy) -> None:
+    whole, cut = make_course(toy), make_course(toy, replace(CONFIG, max_message_length=2))
+    assert whole.truncated == 0
+    samples = [whole[i] for i in range(len(whole))]
+    heard = {(s.kind is Kind.UNINFORMED, s.message.task_id) for s in samples if s.message}
+    heard |= {(False, s.negative.task_id) for s in samples if s.negative}
+    assert cut.truncated == len(heard)
+    for i in range(50):
+        long, short = whole[i], cut[i]
+        if long.message is None or short.message is None:
+            continue
+        assert len(short.message.hidden_LD) == 2
+        assert short.message.hidden_LD.tolist() == long.message.hidden_LD[:2].tolist()
+        share = 2 / len(long.message.hidden_LD)
+        kept = round(share * len(long.plan_ids))
+        assert short.plan_ids.tolist() == long.plan_ids[:kept].tolist()
+
+
+def test_a_share_of_messages_is_cut_at_random_lengths(toy: Toy) -> None:
+    def lengths(config: TrainConfig) -> list[int]:
+        course = make_course(toy, config)
+        heard = [course[i].message for i in range(len(course))]
+        return [len(message.hidden_LD) for message in heard if message]
+
+    whole, cut = lengths(CONFIG), lengths(replace(CONFIG, truncate_share=0.5))
+    shorter = [c < w for c, w in zip(cut, whole, strict=True)]
+    assert 0.25 < np.mean(shorter) < 0.5
+    assert min(cut) == 1
+    assert cut == lengths(replace(CONFIG, truncate_share=0.5))
+
+
+def test_epochs_are_passes_over_the_tasks() -> None:
+    config = TrainConfig(batch_size=10, none_share=0.2, uninformed_share=0.0, epochs=3)
+    assert with_steps(config, 100).steps == 38
+    assert with_steps(replace(config, epochs=None), 100) == replace(config, epochs=None)
+    with pytest.raises(UserError, match=r"train\.epochs: no sample has its task's message"):
+        with_steps(replace(config, none_share=1.0), 100)
+
+
+def test_actors_of_every_kind_learn_the_same_play_in_the_same_steps(toy: Toy) -> None:
+    def course_of(kind: str) -> Course:
+        return Course(toy.material, CONFIG, toy.tokenizer, seed=1, kind=kind)
+
+    def said(course: Course) -> list[list[int]]:
+        samples = [course[i].conversation for i in range(len(course))]
+        return [s.ids_T[s.supervised_N].tolist() for s in samples]
+
+    latent = course_of("latent")
+    assert latent[0].kind == course_of("cot")[0].kind
+    for kind in ("text", "cot", "none"):
+        course = course_of(kind)
+        assert said(course) == said(latent)
+        assert course.totals == latent.totals
+        assert all(course[i].message is None for i in range(40))
+        assert all(course[i].negative is None for i in range(40))
+
+
+def test_a_kind_decides_what_stands_in_the_prompt(toy: Toy) -> None:
+    tasks = {task.task_id: task for task in toy.material.tasks}
+    latent = Course(toy.material, CONFIG, toy.tokenizer, seed=1)
+    courses = {
+        kind: Course(toy.material, CONFIG, toy.tokenizer, seed=1, kind=kind)
+        for kind in ("text", "cot", "none")
+    }
+    own = [i for i in range(100) if latent[i].kind is Kind.OWN]
+    for i in own:
+        assert latent[i].message is not None
+        task = tasks[latent[i].message.task_id]
+        text, cot, none = (courses[kind][i] for kind in ("text", "cot", "none"))
+        assert text.conversation.ids_T.tolist() == latent[i].conversation.ids_T.tolist()
+        assert text.plan_ids.tolist() == latent[i].plan_ids.tolist()
+        told = render(toy.tokenizer, task.conversations, message=PlainText(task.plan or ""))
+        assert cot.conversation.ids_T.tolist() == told.token_ids
+        silent = render(toy.tokenizer, task.conversations, message=None)
+        assert none.conversation.ids_T.tolist() == silent.token_ids
+        assert not len(cot.plan_ids)
+        assert not len(none.plan_ids)
+
+
+def test_informed_and_uninformed_messages_are_of_one_sender(toy: Toy) -> None:
+    def of(store: LatentStore, digest: str) -> LatentStore:
+        made = LatentStore(store.path)
+        assert made.manifest is not None
+        made.manifest = {**made.manifest, "model": {"name": "s", "weights_sha256": digest}}
+        return made
+
+    assert toy.material.uninformed is not None
+    stores = {
+        "messages": of(toy.material.messages, "a"),
+        "uninformed": of(toy.material.uninformed, "b"),
+    }
+    with pytest.raises(UserError, match="are of two senders"):
+        make_course(toy._replace(material=replace(toy.material, **stores)))
 
 
 def test_messages_of_two_widths_are_refused(toy: Toy, tmp_path: Path) -> None:

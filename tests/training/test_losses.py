@@ -11,13 +11,17 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from interlat.training.losses import (
+    ALIGNMENT_SCALE,
     LN2,
+    SEPARATION_SCALE,
     alignment,
+    compare,
     cross_entropy,
     js_divergence,
     kl_divergence,
     mean_by_sample,
     separation,
+    weight_share,
 )
 
 ROWS, VOCABULARY = 7, 5
@@ -51,6 +55,11 @@ def literal_swapped(p: np.ndarray, q: np.ndarray) -> float:
 def literal_cosine(a: np.ndarray, b: np.ndarray) -> float:
     dot = sum(x * y for x, y in zip(a, b, strict=True))
     return dot / math.sqrt(sum(x * x for x in a)) / math.sqrt(sum(y * y for y in b))
+
+
+def aligned(latent_NV: Tensor, plan_NV: Tensor, form: str = "clean") -> Tensor:
+    compared = compare(latent_NV, plan_NV, form=form)
+    return alignment(compared, SAMPLE_N, SAMPLES, kl_weight=0.7, cosine_weight=0.3)
 
 
 def by_sample(values: list[float]) -> list[float]:
@@ -109,6 +118,29 @@ def test_separation_is_minus_js_or_what_a_margin_leaves() -> None:
     assert separation(js_S, margin=0.3).tolist() == pytest.approx([0.3, 0.2, 0.0])
 
 
+def test_a_fixed_weight_stays_and_an_annealed_one_grows_to_the_papers_bounds() -> None:
+    losses_S = torch.tensor([0.0, 5.0])
+    for scale in (SEPARATION_SCALE, ALIGNMENT_SCALE):
+        assert weight_share("fixed", scale, losses_S, progress=0.0).tolist() == [1.0, 1.0]
+        assert weight_share("anneal", scale, losses_S, progress=1.0).tolist() == [1.0, 1.0]
+    begun = weight_share("anneal", SEPARATION_SCALE, losses_S, progress=0.0)
+    assert begun.tolist() == pytest.approx([0.1, 0.1])
+    halfway = weight_share("anneal", ALIGNMENT_SCALE, losses_S, progress=0.5)
+    assert (0.2 * halfway).tolist() == pytest.approx([0.15, 0.15])
+
+
+def test_adaptive_weights_are_the_published_ones_without_their_gradient() -> None:
+    """Guards against the published code, whose weights carry gradient."""
+    losses_S = torch.tensor([-0.1, 0.0, 0.345, 0.69, 2.0], requires_grad=True)
+    separation_S = weight_share("adaptive", SEPARATION_SCALE, losses_S, progress=0.3)
+    assert not separation_S.requires_grad
+    expected = [0.01 + 0.49 * min(max(x / 0.69, 0), 1) for x in losses_S.tolist()]
+    assert (0.5 * separation_S).tolist() == pytest.approx(expected, rel=1e-6)
+    alignment_S = weight_share("adaptive", ALIGNMENT_SCALE, losses_S * 2, progress=0.3)
+    expected = [0.01 + 0.04 * min(max(x / 2, 0), 1) for x in losses_S.tolist()]
+    assert (0.05 * alignment_S).tolist() == pytest.approx(expected, rel=1e-6)
+
+
 def test_alignment_equals_its_definition() -> None:
     latent, plan = logits(3), logits(4)
     p, q = probabilities(latent), probabilities(plan)
@@ -120,7 +152,7 @@ def test_alignment_equals_its_definition() -> None:
         ]
     )
     expected = [0.7 * k + 0.3 * c for k, c in zip(kl, cosine, strict=True)]
-    found = alignment(latent, plan, SAMPLE_N, SAMPLES, kl_weight=0.7, cosine_weight=0.3)
+    found = aligned(latent, plan)
     assert found.tolist() == pytest.approx(expected, rel=1e-4)
 
 
@@ -128,9 +160,7 @@ def test_published_alignment_swaps_the_kl_and_flattens_the_cosine() -> None:
     latent, plan = logits(3), logits(4)
     p, q = probabilities(latent), probabilities(plan)
     kl = by_sample([literal_kl(b, a) for a, b in zip(p, q, strict=True)])
-    found = alignment(
-        latent, plan, SAMPLE_N, SAMPLES, kl_weight=0.7, cosine_weight=0.3, form="published"
-    )
+    found = aligned(latent, plan, "published")
     for sample in (0, 1, 3):
         own = (sample == SAMPLE_N).numpy()
         cosine = literal_cosine(p[own].ravel(), q[own].ravel())
@@ -140,7 +170,7 @@ def test_published_alignment_swaps_the_kl_and_flattens_the_cosine() -> None:
 
 
 def test_alignment_is_zero_for_equal_branches() -> None:
-    found = alignment(logits(1), logits(1), SAMPLE_N, SAMPLES, kl_weight=1.0, cosine_weight=1.0)
+    found = aligned(logits(1), logits(1))
     assert found.tolist() == pytest.approx([0.0] * SAMPLES, abs=1e-6)
 
 
@@ -161,9 +191,7 @@ def test_gradients_are_those_of_the_formulas(form: str) -> None:
     def total(latent_NV: Tensor, plan_NV: Tensor) -> Tensor:
         js_N = js_divergence(latent_NV, plan_NV, form=form)
         js_S = mean_by_sample(js_N, SAMPLE_N, SAMPLES)
-        aligned_S = alignment(
-            latent_NV, plan_NV, SAMPLE_N, SAMPLES, kl_weight=0.7, cosine_weight=0.3, form=form
-        )
+        aligned_S = aligned(latent_NV, plan_NV, form)
         labels_N = torch.arange(ROWS) % VOCABULARY
         apart_S = separation(js_S, margin=0.5)
         return cross_entropy(latent_NV, labels_N).sum() + (aligned_S + apart_S).sum()

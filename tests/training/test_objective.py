@@ -81,6 +81,50 @@ def test_the_loss_is_the_weighted_sum_of_its_terms(
     assert term["rate"] == pytest.approx(sum(rates) / len(rates), rel=1e-5)
 
 
+@pytest.mark.parametrize("schedule", ["anneal", "adaptive"])
+def test_scheduled_weights_do_not_depend_on_how_a_step_is_cut(
+    toy: Toy, course: Course, samples: list[Sample], schedule: str
+) -> None:
+    config = replace(CONFIG, separation_schedule=schedule, alignment_schedule=schedule)
+    objective, collate = make_objective(toy, config), Collator(course, config)
+    whole = objective(collate(samples)["batch"])
+    parts = [objective(collate(samples[i : i + 4])["batch"]) for i in range(0, 12, 4)]
+    torch.testing.assert_close(sum(part.loss for part in parts), whole.loss)
+    term = dict(zip(TERMS, whole.terms.tolist(), strict=True))
+    assert 0.01 <= term["separation_weight"] < 0.5
+    assert 0.1 <= term["alignment_weight"] < 0.7
+
+
+def test_the_published_form_has_another_divergence_and_another_alignment(
+    toy: Toy, course: Course, samples: list[Sample]
+) -> None:
+    batch = Collator(course, CONFIG)(samples)["batch"]
+    terms = {
+        form: dict(
+            zip(
+                TERMS,
+                make_objective(toy, replace(CONFIG, loss_form=form))(batch).terms.tolist(),
+                strict=True,
+            )
+        )
+        for form in ("clean", "published")
+    }
+    clean, published = terms["clean"], terms["published"]
+    assert published["js"] != pytest.approx(clean["js"], rel=1e-5)
+    assert published["alignment"] != pytest.approx(clean["alignment"], rel=1e-5)
+    assert published["task"] == clean["task"]
+
+
+def test_a_pure_plan_agrees_with_the_plan_branch(
+    toy: Toy, course: Course, samples: list[Sample]
+) -> None:
+    objective, collate = make_objective(toy), Collator(course, CONFIG)
+    plans = [s._replace(rate=1.0) for s in samples]
+    term = dict(zip(TERMS, objective(collate(plans)["batch"]).terms.tolist(), strict=True))
+    assert term["agreement"] == pytest.approx(1.0)
+    assert term["alignment"] == pytest.approx(0.0, abs=1e-5)
+
+
 def test_the_task_loss_is_the_models_own_on_the_same_conversation(
     toy: Toy, course: Course, samples: list[Sample]
 ) -> None:
@@ -110,6 +154,18 @@ def test_the_contrasts_are_read_without_gradient(
     for branch in (batch.plan, batch.mismatched):
         assert branch is not None
         assert not read_fixed(objective.actor, branch).requires_grad
+
+
+def test_rows_measured_in_pieces_give_the_same_loss_and_gradient(
+    toy: Toy, course: Course, samples: list[Sample], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    objective = make_objective(toy)
+    batch = Collator(course, CONFIG)(samples)["batch"]
+    whole, expected = objective(batch), gradients(objective, [batch])
+    monkeypatch.setattr("interlat.training.objective.PIECE", 200)
+    torch.testing.assert_close(objective(batch).terms, whole.terms)
+    for pieces, together in zip(gradients(objective, [batch]), expected, strict=True):
+        torch.testing.assert_close(pieces, together, atol=1e-6, rtol=1e-4)
 
 
 def test_losses_are_float32_under_bf16_autocast(

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.utils.data import TensorDataset
 
 from interlat.config import UserError
-from interlat.training.trainer import Point, Schedule, fit
+from interlat.training.trainer import Point, Schedule, Training, Validation, fit
 
 SCHEDULE = Schedule(
     steps=12,
@@ -65,13 +65,21 @@ def collate(items: Sequence[tuple[Tensor, Tensor]]) -> dict[str, Any]:
 
 
 def run(
-    work: Path, *, stop_at: int | None = None, fingerprint: str = "a"
+    work: Path,
+    *,
+    stop_at: int | None = None,
+    fingerprint: str = "a",
+    validation: Validation | None = None,
+    biases: dict[int, float] | None = None,
 ) -> tuple[dict[str, Tensor], list[Point], list[int]]:
+    """Train; stop_at: a step whose checkpoint is not written any more; biases: filled by step."""
     model, seen = Regression(), []
 
     def watch(step: int, point: Point | None) -> None:
         if point is None:
             seen.append(step)
+            if biases is not None:
+                biases[step] = model.second.bias[0].item()
         if step == stop_at:
             raise Interrupt
 
@@ -87,6 +95,7 @@ def run(
         work=work,
         fingerprint={"run": fingerprint},
         watch=watch,
+        validation=validation,
     )
     return model.state_dict(), points, seen
 
@@ -152,3 +161,64 @@ def test_processes_must_divide_the_batch(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setenv("WORLD_SIZE", "3")
     with pytest.raises(UserError, match="a batch of 4 samples cannot be shared by 3 processes"):
         run(tmp_path)
+
+
+def held_out(**settings: Any) -> Validation:
+    """Targets that training leads away from, after it has led to them."""
+    x = torch.randn(8, 3, generator=torch.Generator().manual_seed(9))
+    return Validation(TensorDataset(x, -0.5 * x.sum(dim=1)), collate, every=2, **settings)
+
+
+def losses(points: list[Point]) -> dict[float, float]:
+    return {p["step"]: p["validation_loss"] for p in points if "validation_loss" in p}
+
+
+def test_validation_is_without_dropout_and_the_mean_of_its_steps(tmp_path: Path) -> None:
+    validation = held_out()
+    weights, points, _ = run(tmp_path, validation=validation)
+    model = Regression().eval()
+    model.load_state_dict(weights)
+    with torch.no_grad():
+        parts = [model(*(t[i : i + 4] for t in validation.data.tensors)).loss for i in (0, 4)]
+    assert points[-1]["validation_loss"] == pytest.approx(sum(parts).item() / 2, rel=1e-5)
+    assert points[-1]["validation_mean_square"] == pytest.approx(points[-1]["validation_loss"])
+    header, first, *_ = Training(points, {}).csv().splitlines()
+    assert len(header.split(",")) == len(first.split(","))
+
+
+def test_validation_changes_nothing(
+    whole: tuple[dict[str, Tensor], list[Point]], tmp_path: Path
+) -> None:
+    weights, points, _ = run(tmp_path, validation=held_out())
+    assert all(torch.equal(weights[name], expected) for name, expected in whole[0].items())
+    assert [p["loss"] for p in points] == [p["loss"] for p in whole[1]]
+
+
+def test_the_best_weights_are_kept(tmp_path: Path) -> None:
+    biases: dict[int, float] = {}
+    weights, points, seen = run(tmp_path, validation=held_out(keep_best=True), biases=biases)
+    by_step = losses(points)
+    best = min(by_step, key=lambda step: by_step[step])
+    assert seen[-1] == 12
+    assert best < 12
+    assert weights["second.bias"][0].item() == biases[int(best)]
+    assert weights["first.weight"].data_ptr() == weights["second.weight"].data_ptr()
+
+
+@pytest.mark.parametrize("stop_at", [3, 7, None])
+def test_training_ends_when_validation_gets_no_better(tmp_path: Path, stop_at: int | None) -> None:
+    """After a kill as well, and when it had ended already: no step is trained twice."""
+    validation = held_out(patience=2, keep_best=True)
+    weights, points, seen = run(tmp_path / "whole", validation=validation)
+    by_step = list(losses(points).values())
+    assert seen[-1] < 12
+    assert len(by_step) - 1 - by_step.index(min(by_step)) == 2
+    if stop_at is not None:
+        with pytest.raises(Interrupt):
+            run(tmp_path / "killed", stop_at=stop_at, validation=validation)
+    work = tmp_path / ("whole" if stop_at is None else "killed")
+    again, points_again, seen_again = run(work, validation=validation)
+    assert seen_again == ([] if stop_at is None else list(range(stop_at, seen[-1] + 1)))
+    assert without_timings(points_again) == without_timings(points)
+    for name, expected in weights.items():
+        assert torch.equal(again[name], expected), name

@@ -63,10 +63,12 @@ def toy_task(number: int, *, informed: bool) -> Task:
 
 
 def write_store(path: Path, messages: list[Message], width: int) -> LatentStore:
-    """A finished latent store of these messages."""
+    """A finished latent store of these messages; every rank calls it."""
     writer = LatentWriter(path, {"model": "toy"}, width=width, dtype="float16")
-    writer.claim()
-    writer.write_piece(0, messages)
+    if distributed.is_main():
+        writer.claim()
+        writer.write_piece(0, messages)
+    distributed.barrier()
     writer.publish(1, parquet=False)
     return LatentStore(path)
 
@@ -96,7 +98,9 @@ def make_toy(folder: Path, *, sender_width: int = WIDTH, tasks: int = 48) -> Toy
 
 
 def watch(step: int, point: Point | None) -> None:
-    """Wait at step TOY_PAUSE_AT for the kill that a test sends; check where a run starts."""
+    """Wait for the kill that a test sends at TOY_PAUSE_AT, or die; check where a run starts."""
+    if point is None and str(step) == os.environ.get("TOY_DIE_AT"):
+        os._exit(9)
     if point is None and str(step) == os.environ.get("TOY_PAUSE_AT"):
         time.sleep(600)
     first = os.environ.pop("TOY_EXPECT_FIRST", None)
@@ -119,8 +123,8 @@ def train(toy: Toy, output: Path, config: TrainConfig, seed: int = 1) -> Trainin
 def main(folder: Path, config: TrainConfig) -> None:
     """Train in a process of its own, alone or under torchrun; everything lies in ``folder``."""
     torch.set_num_threads(1)
-    toy = make_toy(folder / f"toy-{distributed.rank()}")
     with distributed.process_group():
+        toy = make_toy(folder / "toy")
         training = train(toy, folder / "actor", config)
     if distributed.is_main():
         (folder / "points.json").write_text(json.dumps(training.points))

@@ -13,6 +13,7 @@ from interlat.envs.alfworld.generate import Difficulty, draw_spec, game_data
 from interlat.envs.alfworld.replica import NOTHING
 from interlat.envs.alfworld.text import Style, clean, first_turn
 from interlat.envs.base import StepResult, parse_reply
+from interlat.envs.replay import Moment, replay
 from interlat.tasks import Task
 
 
@@ -44,7 +45,7 @@ class AlfworldEnvironment:
         self._style: Style = prompt
         self._load_seconds = load_seconds
         self._game: EngineGame | None = None
-        self._steps = 0
+        self._moment: Moment | None = None
 
     def reset(self, task: Task) -> str:
         """Start the task's episode. Raises UserError when its game does not exist.
@@ -54,17 +55,28 @@ class AlfworldEnvironment:
         with _time_limit(self._load_seconds, task.task_id):
             self._game = self._load(task)
             observation = clean(self._game.reset())
-        self._steps = 0
+        self._moment = Moment(task)
         return observation
 
     def step(self, action: str) -> StepResult:
         """Do one action; one that is not possible costs a step and changes nothing."""
         game = self._playing()
         observation = clean(game.step(action))
-        self._steps += 1
-        done = game.won or self._steps >= self._step_limit
-        info = {"steps": self._steps, "valid": observation != NOTHING}
+        self._moment = self.snapshot().after(action, observation)
+        steps = len(self._moment.history)
+        done = game.won or steps >= self._step_limit
+        info = {"steps": steps, "valid": observation != NOTHING}
         return StepResult(observation, float(game.won), done, game.won, info)
+
+    def snapshot(self) -> Moment:
+        """The game and all that was done in it."""
+        if self._moment is None:
+            raise ValueError("reset comes first")
+        return self._moment
+
+    def restore(self, state: Moment) -> None:
+        """Do the snapshot's actions again, those that are not done yet; see ``replay``."""
+        replay(self, self._moment, state)
 
     def admissible(self) -> list[str]:
         """The engine's list of possible actions."""
@@ -84,7 +96,7 @@ class AlfworldEnvironment:
 
     def close(self) -> None:
         """Drop the game."""
-        self._game = None
+        self._game = self._moment = None
 
     def _playing(self) -> EngineGame:
         if self._game is None:

@@ -7,7 +7,6 @@ that was executed in the engine, step by step the same there as in the replica.
 
 import json
 import random
-import re
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor
 from functools import partial
@@ -15,10 +14,10 @@ from hashlib import sha256
 from itertools import count
 from multiprocessing import get_context
 from pathlib import Path
-from statistics import mean
-from typing import Any, NamedTuple
+from typing import Any
 
 from interlat.config import TaskConfig, UserError
+from interlat.envs.alfworld import TREE
 from interlat.envs.alfworld.experts import Play, knowledge_text, plan_text, play
 from interlat.envs.alfworld.generate import (
     Difficulty,
@@ -31,29 +30,16 @@ from interlat.envs.alfworld.generate import (
 from interlat.envs.alfworld.replica import Replica
 from interlat.envs.alfworld.rooms import ROOMS
 from interlat.envs.alfworld.text import Style, clean, conversation
+from interlat.envs.base import Advance, Metrics
+from interlat.envs.recorded import KNOWLEDGE, Recorded, write_recorded
 from interlat.files import atomic_directory
 from interlat.tasks import Task, write_tasks
 
 SPLITS = ("train", "valid_seen", "valid_unseen")
 """Splits that are made unless others are asked for."""
-KNOWLEDGE = {"layout": True, "none": False}
-"""Folder of tasks -> does the sender know the layout, and the expert with it?"""
 CHECKED_GAMES, CHECKED_STEPS = 12, 30
 """Games and random steps of each in which every run compares replica and engine."""
 _MOVE = "move <object> to <receptacle>"
-_WORD = re.compile(r"[a-z]+ \d+|[a-z]+|[^\s\w]")
-
-Advance = Callable[[int], None]
-"""Told how many more games are done."""
-Metrics = dict[str, dict[str, Any]]
-
-
-class Recorded(NamedTuple):
-    """One game as a task of each knowledge, and in how many steps each expert won it, if it did."""
-
-    content: str
-    tasks: dict[str, Task]
-    steps: dict[str, int | None]
 
 
 def prepare(
@@ -65,10 +51,10 @@ def prepare(
     workers: int = 1,
     advance: Advance = lambda done: None,
 ) -> Metrics:
-    """Write tasks/<knowledge>/<split>.jsonl and, of generated games, games/<split>/...
+    """Write tasks/<knowledge>/<split>.jsonl and, of generated games, games/json_2.1.1/<split>/...
 
-    games: the json_2.1.1 directory to write; generated train games are not written, official games
-    stay where they are. workers: processes; their number changes nothing but the time.
+    Generated train games are not written, official games stay where they are. workers: processes;
+    their number changes nothing but the time.
     Returns for each split: games, and for generated ones the experts' success within each of
     ``success_steps`` and the mean length of a plan in words ("plate 1" is one).
     Raises UserError for a split or a difficulty that cannot be, RuntimeError when the engine and
@@ -82,7 +68,7 @@ def prepare(
             root = Path(config.games)
             return {split: _official(executor, root, split, tasks, advance) for split in splits}
         try:
-            return _generated(executor, config, tasks, games, splits, advance)
+            return _generated(executor, config, tasks, games / TREE, splits, advance)
         except ImpossibleGame as error:
             raise UserError(f"task.receptacles, task.hiding_places: {error}") from None
 
@@ -113,7 +99,7 @@ def _generated(
         for game in executor.map(partial(_record_drawn, record, draw), train, chunksize=100):
             recorded.append(game)
             advance(1)
-        metrics["train"] = _write_tasks(tasks, "train", recorded, config)
+        metrics["train"] = write_recorded(tasks, "train", recorded, config.success_steps)
         taken = {game.content for game in recorded}
     else:
         taken = set(executor.map(partial(_content_drawn, draw), train, chunksize=500))
@@ -125,7 +111,9 @@ def _generated(
             with atomic_directory(games / split) as folder:
                 for _ in executor.map(partial(_write_game, folder), specs, chunksize=4):
                     advance(1)
-            metrics[split] = _write_tasks(tasks, split, list(map(record, specs)), config)
+            metrics[split] = write_recorded(
+                tasks, split, list(map(record, specs)), config.success_steps
+            )
     return metrics
 
 
@@ -269,30 +257,3 @@ def _same(spec: GameSpec, moment: str, engine: object, replica: object) -> None:
         raise RuntimeError(
             f"engine and replica differ in {spec.game_id} at {moment!r}: {engine!r}, {replica!r}"
         )
-
-
-def _write_tasks(
-    folder: Path, split: str, recorded: Sequence[Recorded], config: TaskConfig
-) -> dict[str, Any]:
-    """Write a split's tasks; returns its metrics."""
-    for knowledge in KNOWLEDGE:
-        tasks = (game.tasks[knowledge] for game in recorded)
-        write_tasks(folder / knowledge / f"{split}.jsonl", tasks)
-    steps = {
-        expert: [game.steps[knowledge] for game in recorded]
-        for expert, knowledge in (("informed_expert", "layout"), ("searching_expert", "none"))
-    }
-    plans = {
-        knowledge: [len(_WORD.findall(game.tasks[knowledge].plan or "")) for game in recorded]
-        for knowledge in KNOWLEDGE
-    }
-    return {
-        "games": len(recorded),
-        "plan_words": {knowledge: round(mean(words), 2) for knowledge, words in plans.items()},
-    } | {
-        expert: {
-            f"success_{limit}": round(sum(s is not None and s <= limit for s in won) / len(won), 4)
-            for limit in config.success_steps
-        }
-        for expert, won in steps.items()
-    }

@@ -1,4 +1,5 @@
 import json
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -100,3 +101,30 @@ def test_a_missing_game_is_the_users_to_mend(tmp_path: Path) -> None:
 def test_a_game_that_loads_too_slowly_is_given_up(games: Path) -> None:
     with pytest.raises(TimeoutError, match=r"more than 0\.001 s"):
         make(games, load_seconds=0.001).reset(task(game="kitchen"))
+
+
+def test_a_snapshot_brings_a_game_back_in_any_environment(games: Path) -> None:
+    first, second = make(games), make(games)
+    first.reset(task(game="kitchen"))
+    for action in WIN[:4]:
+        first.step(action)
+    middle, commands = first.snapshot(), first.admissible()
+    endings = [first.step(action) for action in WIN[4:]]
+    for environment in (first, second):
+        environment.restore(pickle.loads(pickle.dumps(middle)))
+        assert environment.admissible() == commands
+        assert [environment.step(action) for action in WIN[4:]] == endings
+    assert endings[-1].won
+
+
+def test_a_game_that_comes_out_different_is_told(games: Path) -> None:
+    environment = make(games)
+    environment.reset(task(game="kitchen"))
+    false = environment.snapshot().after("look", "You see a dragon.")
+    with pytest.raises(RuntimeError, match="'look' brought something else"):
+        environment.restore(false)
+
+
+def test_nothing_is_to_be_kept_before_the_first_game(games: Path) -> None:
+    with pytest.raises(ValueError, match="reset comes first"):
+        make(games).snapshot()

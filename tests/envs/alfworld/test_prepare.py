@@ -43,7 +43,7 @@ def test_every_written_game_is_won_by_its_walkthrough(
 ) -> None:
     folder, _ = prepared
     for task in read_tasks(folder / "tasks/layout/valid_unseen.jsonl"):
-        place = folder / "games" / task.env_args["game"]
+        place = folder / "games/json_2.1.1" / task.env_args["game"]
         game = load_game(place)
         game.reset()
         for command in json.loads((place / "game.tw-pddl").read_text())["walkthrough"]:
