@@ -27,7 +27,7 @@ class StepResult(NamedTuple):
 
     observation: str
     reward: float
-    """Of this step, in [0, 1]; over an episode they sum to at most 1."""
+    """Of this step; an episode's sum is in [0, 1]. One that takes back what was earned is below 0."""
     done: bool
     """The episode is over: won, or out of steps."""
     won: bool

@@ -89,6 +89,10 @@ class SciWorldKind(Kind):
     title = "sciworld"
     processes = True
 
+    def settings(self, config: TaskConfig, prepared: bool) -> dict[str, Any]:
+        _numbering()  # without Java this says so now, and not to the first client
+        return super().settings(config, prepared)
+
     def task(self, config: TaskConfig, number: int) -> Task:
         name, variation = _numbering()[number]
         args: dict[str, Any] = {"name": name, "variation": variation}

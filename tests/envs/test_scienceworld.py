@@ -268,8 +268,8 @@ def test_no_java_is_left_when_its_process_is_stopped(stop: signal.Signals) -> No
             os.killpg(process.pid, stop)  # as a terminal does on Ctrl-C
         else:
             process.kill()
-        process.wait(10)
-    assert psutil.wait_procs([left], timeout=10)[1] == []
+        process.wait(30)
+    assert psutil.wait_procs([left], timeout=30)[1] == []
 
 
 @pytest.mark.slow

@@ -119,7 +119,7 @@ def _games(executor: Executor, config: TaskConfig, split: str) -> Iterator[Recor
             return
 
 
-@lru_cache
+@lru_cache(maxsize=1)
 def _hopeful(executor: Executor, config: TaskConfig) -> tuple[str, ...]:
     """The tasks whose first training variation is won; the others are too long, and slow to try."""
     first = next(_rows("train", config.seed, tuple(TASKS.values())))
