@@ -27,7 +27,7 @@ class StepResult(NamedTuple):
 
     observation: str
     reward: float
-    """Of this step; an episode's sum is in [0, 1]. One that takes back what was earned is below 0."""
+    """Of this step; below 0 where it takes back what was earned. An episode sums to [0, 1]."""
     done: bool
     """The episode is over: won, or out of steps."""
     won: bool
