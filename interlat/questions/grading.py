@@ -18,7 +18,14 @@ from interlat.questions.answers import Answer, find_answer
 LONGEST = 1000
 """Characters of an answer that are still taken for mathematics."""
 Reason = Literal[
-    "same text", "equivalent", "different", "no answer", "no gold answer", "too long", "time limit"
+    "same text",
+    "equivalent",
+    "different",
+    "no answer",
+    "no gold answer",
+    "too long",
+    "time limit",
+    "not mathematics",
 ]
 _SPACES = re.compile(r"\\[,;:! ]|~|\\q?quad(?![a-zA-Z])|\s+")
 _WORDS = re.compile(r"\\(?:text|textbf|textit|textrm|mathrm|mathbf|boldsymbol|mbox)\s*\{([^{}]*)\}")
@@ -53,7 +60,7 @@ def grade(
     the item counts as wrong.
     """
     found = [(_text(find_answer(reply)), _text(find_answer(gold))) for reply, gold in items]
-    verdicts = [_at_sight(prediction, gold) for prediction, gold in found]
+    verdicts = [at_sight(prediction, gold) for prediction, gold in found]
     open_items = [i for i, verdict in enumerate(verdicts) if verdict is None]
     on_progress(len(found) - len(open_items))
     outcomes = _compared([found[i] for i in open_items], workers, limit_s, on_progress)
@@ -72,7 +79,7 @@ def clean(answer: str) -> str:
     return text if " " in text and _PLAIN_WORDS.fullmatch(text.lower()) else text.replace(" ", "")
 
 
-def _at_sight(prediction: str | None, gold: str | None) -> Verdict | None:
+def at_sight(prediction: str | None, gold: str | None) -> Verdict | None:
     """The verdict where no mathematics is needed."""
     if gold is None or not clean(gold):
         return Verdict(prediction, gold, False, "no gold answer")
@@ -120,27 +127,29 @@ def _compared(
 ) -> list[Reason]:
     from multiprocessing import get_context
 
-    from pebble import ProcessPool
+    from pebble import ProcessExpired, ProcessPool
 
     if not pairs:
         return []
     reasons: list[Reason] = []
     context = get_context("spawn")
-    with ProcessPool(max_workers=workers, context=context, initializer=_prepare_worker) as pool:
+    with ProcessPool(max_workers=workers, context=context, initializer=prepare_worker) as pool:
         # A worker's first item pays for its imports, which are not the item's time.
-        for ready in [pool.schedule(_prepare_worker) for _ in range(workers)]:
+        for ready in [pool.schedule(prepare_worker) for _ in range(workers)]:
             ready.result()
-        waiting = [pool.schedule(_reason, args=pair, timeout=limit_s) for pair in pairs]
+        waiting = [pool.schedule(compare, args=pair, timeout=limit_s) for pair in pairs]
         for future in waiting:
             try:
                 reasons.append(future.result())
             except futures.TimeoutError:
                 reasons.append("time limit")
+            except (ProcessExpired, RuntimeError, ArithmeticError, MemoryError):
+                reasons.append("not mathematics")
             on_progress(1)
     return reasons
 
 
-def _prepare_worker() -> None:
+def prepare_worker() -> None:
     """Load the parser before time is taken; it warns that the limit is ours to keep."""
     import math_verify
 
@@ -148,7 +157,7 @@ def _prepare_worker() -> None:
     math_verify.parse("$1$", parsing_timeout=None)
 
 
-def _reason(prediction: str, gold: str) -> Reason:
+def compare(prediction: str, gold: str) -> Reason:
     """Compare two answers as mathematics."""
     if _PERCENT.search(clean(prediction)) or _PERCENT.search(clean(gold)):
         return "equivalent" if _same_percentage(prediction, gold) else "different"
