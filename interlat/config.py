@@ -93,6 +93,14 @@ class ModelConfig:
         flag="actor_path",
         aliases=("model", "model_name_or_path"),
     )
+    student: str = setting(
+        "models/base",
+        "start checkpoint of a student that learns to compress",
+        flag="student_model_path",
+    )
+    compressor: str = setting(
+        "models/compressor", "the trained student that collection asks with --compressed"
+    )
     dtype: Literal["fp32", "bf16", "fp16"] = setting(
         "fp32",
         "weights' type",
@@ -163,6 +171,7 @@ class CollectConfig:
     first_k: int | None = setting(
         None, "rows kept of a message, the first ones; null for all", minimum=1, flag="c"
     )
+    compressed: bool = setting(False, "ask the trained student for its K steps (not the sender)")
     max_errors: int = setting(0, "tasks that may fail", minimum=0)
     store_dtype: StoreDtype = setting("float16", "type of the stored states")
     parquet: bool = setting(
@@ -271,6 +280,69 @@ class TrainConfig:
 
 
 @dataclass(frozen=True)
+class CompressConfig:
+    """Training of a student that thinks in K steps, through a frozen actor."""
+
+    K: int = setting(8, "steps of a message", minimum=1)
+    steps: int = setting(300, "optimizer steps", minimum=1)
+    epochs: float | None = setting(
+        None,
+        "passes over the tasks, in place of compress.steps; null for none",
+        above=0.0,
+        aliases=("num_train_epochs",),
+    )
+    batch_size: int = setting(24, "samples a step, over all processes", minimum=1)
+    micro_batches: int = setting(
+        1, "passes that each process cuts its part of a step into", minimum=1
+    )
+    learning_rate: float = setting(1e-3, "rate of the student", above=0.0)
+    weight_decay: float = setting(0.01, "weight decay", minimum=0.0)
+    warmup_share: float = setting(
+        0.03, "steps of linear warm-up", minimum=0.0, maximum=1.0, aliases=("warmup_ratio",)
+    )
+    decay_share: float = setting(
+        0.97, "steps over which the rate falls to zero, at the end", minimum=0.0, maximum=1.0
+    )
+    gradient_clip: float = setting(1.0, "largest gradient norm", above=0.0)
+    precision: Precision = setting("fp32", "arithmetic of the forward pass")
+    cross_entropy_weight: float = setting(1.0, "weight of the tokens' loss", minimum=0.0)
+    kl_weight: float = setting(1.0, "weight of the KL to the full message", minimum=0.0)
+    cosine_weight: float = setting(1.0, "weight of the full message's direction", minimum=0.0)
+    temperature: float = setting(4.0, "temperature of the KL", above=0.0)
+    projector: bool = setting(
+        True, "project a student's rows that are not as wide as the messages (else an error)"
+    )
+    gradient_checkpointing: bool = setting(
+        False, "compute activations twice, to save memory (same losses)"
+    )
+    validation_share: float = setting(
+        0.0,
+        "train tasks held out to validate on",
+        minimum=0.0,
+        maximum=0.5,
+        aliases=("eval_ratio",),
+    )
+    validate_every: int = setting(
+        50, "steps between two validations", minimum=1, aliases=("eval_steps",)
+    )
+    patience: int = setting(
+        0,
+        "validations without a lower loss after which training ends; 0 for none",
+        minimum=0,
+        aliases=("early_stopping_patience",),
+    )
+    keep: Literal["last", "best"] = setting(
+        "last", "student to keep: of the last step, or of the lowest validation loss"
+    )
+    save_every: int = setting(
+        100, "steps between two checkpoints to resume from", minimum=1, aliases=("save_steps",)
+    )
+    log_every: int = setting(
+        10, "steps between two logged points", minimum=1, aliases=("logging_steps",)
+    )
+
+
+@dataclass(frozen=True)
 class ActorConfig:
     """What the actor reads."""
 
@@ -297,7 +369,10 @@ class HiddenConfig:
     truncate_last_percent: float = setting(
         0.0, "share of rows cut from the end, percent", minimum=0.0, maximum=99.99
     )
-    first_k: int | None = setting(None, "rows kept from the start", minimum=1)
+    first_k: int | None = setting(None, "rows that reach the actor, at most", minimum=1)
+    shorten: Literal["first", "even", "mean"] = setting(
+        "first", "which `hidden.first_k` rows: the first, evenly spaced ones, or means of parts"
+    )
     key_field: str = setting("task_id", "store column to look up by", flag="hidden_key_field")
     lookup_field: Literal["auto", "task_id", "state_history_2"] = setting(
         "auto", "what is looked up", flag="hidden_lookup_field"
@@ -344,6 +419,7 @@ class Params:
     collect: CollectConfig = CollectConfig()
     actor: ActorConfig = ActorConfig()
     train: TrainConfig = TrainConfig()
+    compress: CompressConfig = CompressConfig()
     hidden: HiddenConfig = HiddenConfig()
     evaluate: EvaluateConfig = EvaluateConfig()
     ablate: AblateConfig = AblateConfig()
@@ -411,12 +487,19 @@ def _check_relations(params: Params) -> None:
             "train.keep: best and train.patience judge by held-out tasks: set "
             "train.validation_share above 0"
         )
-    for key, section in (("base", base), ("train", train)):
-        if section.warmup_share + section.decay_share > 1.0:
+    compress = params.compress
+    if (compress.keep == "best" or compress.patience) and not compress.validation_share:
+        raise UserError(
+            "compress.keep: best and compress.patience judge by held-out tasks: set "
+            "compress.validation_share above 0"
+        )
+    for key, course in (("base", base), ("train", train), ("compress", compress)):
+        if course.warmup_share + course.decay_share > 1.0:
             raise UserError(
                 f"{key}: warmup_share + decay_share must be at most 1, "
-                f"found {section.warmup_share + section.decay_share:g}"
+                f"found {course.warmup_share + course.decay_share:g}"
             )
+    for key, section in (("base", base), ("train", train)):
         shares = section.none_share, section.uninformed_share, section.mismatched_share
         if sum(shares) > 1.0:
             raise UserError(

@@ -68,12 +68,15 @@ class Collection(NamedTuple):
                 dataset_path, params.collect, env=env, split=split, name=dataset_name
             )
         of_pipeline = not (task or dataset_path or output_dir)
+        kind = "compressed" if params.collect.compressed else None
         return cls(
-            name=f"{name} {split}",
+            name=f"{kind} {name} {split}" if kind else f"{name} {split}",
             tasks=tasks,
             files=[file] if file.exists() else [],
-            output=output_dir or Path("data/latents", name, split),
-            metrics=Path("metrics/collect", f"{name}-{split}.json") if of_pipeline else None,
+            output=output_dir or Path("data", kind or "latents", name, split),
+            metrics=Path("metrics", kind or "collect", f"{name}-{split}.json")
+            if of_pipeline
+            else None,
         )
 
 

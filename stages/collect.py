@@ -17,6 +17,7 @@ from interlat.earlier import NEEDLESS, TASKS, collection
     "model.dtype",
     "model.revision",
     "model.trust_remote_code",
+    "model.compressor",
     "seed",
     "launch",
     parallel=True,
@@ -60,7 +61,9 @@ def main(
     Reads data/tasks/KNOWLEDGE/SPLIT.jsonl; writes data/latents/KNOWLEDGE/SPLIT/ and
     metrics/collect/KNOWLEDGE-SPLIT.json. With a word, a dataset or an output it writes the store
     alone, at --output_dir or data/latents/NAME/SPLIT/. `math` without a dataset is MATH on the hub.
-    Started again after a kill, it goes on where it was.
+    With --compressed the student at model.compressor thinks in the sender's place; its messages go
+    to data/compressed/ instead, its figures to metrics/compressed/. Started again after a kill, it
+    goes on where it was.
     """
     from interlat.inputs import Collection
 
@@ -77,17 +80,26 @@ def main(
     from interlat.agents.collect import collect, estimate
     from interlat.files import atomic_write_json
     from interlat.latents.store import LatentStore
+    from interlat.models.compressor import Compressor
     from interlat.models.load import load_causal_lm
     from interlat.tracking import stage_run
 
-    model, tokenizer = load_causal_lm(
-        params.model.sender,
-        params.model.dtype,
-        params.model.revision,
-        trust_remote_code=params.model.trust_remote_code,
-    )
+    student, sender = None, params.model.sender
+    if params.collect.compressed:
+        sender = params.model.compressor
+        student = Compressor.load(Path(sender), params.model.dtype)
+        model, tokenizer = student.model, student.tokenizer
+    else:
+        model, tokenizer = load_causal_lm(
+            sender,
+            params.model.dtype,
+            params.model.revision,
+            trust_remote_code=params.model.trust_remote_code,
+        )
     if dry_run:
-        expected = estimate(chosen.tasks, model, tokenizer, params.collect, seed=params.seed)
+        expected = estimate(
+            chosen.tasks, model, tokenizer, params.collect, seed=params.seed, student=student
+        )
         if distributed.is_main():
             click.echo(str(expected))
         return
@@ -102,8 +114,9 @@ def main(
             chosen.output,
             params.collect,
             seed=params.seed,
-            sender=params.model.sender,
-            revision=params.model.revision,
+            sender=sender,
+            revision=None if student else params.model.revision,
+            student=student,
             on_progress=advance,
         )
         if distributed.is_main():

@@ -30,6 +30,13 @@ from interlat.config import Condition, Params, UserError
     show_default=True,
     help="checkpoint of the actor",
 )
+@click.option(
+    "--latents",
+    type=click.Path(path_type=Path),
+    default=Path("data/latents"),
+    show_default=True,
+    help="folder of the messages, KNOWLEDGE/SPLIT in it; data/compressed for a student's",
+)
 @click.option("--output_dir", type=click.Path(path_type=Path), help="folder of the episodes")
 @click.option("--metrics", type=click.Path(path_type=Path), help="JSON of the metrics")
 @click.option("--table", type=click.Path(path_type=Path), help="CSV with a row an episode")
@@ -37,13 +44,14 @@ def main(
     params: Params,
     condition: Condition | None,
     model_path: Path,
+    latents: Path,
     output_dir: Path | None,
     metrics: Path | None,
     table: Path | None,
 ) -> None:
     """Play the tasks of each split once under one condition.
 
-    Reads data/tasks/KNOWLEDGE/SPLIT.jsonl, data/latents/KNOWLEDGE/SPLIT and the actor; writes
+    Reads data/tasks/KNOWLEDGE/SPLIT.jsonl, LATENTS/KNOWLEDGE/SPLIT and the actor; writes
     data/episodes/NAME/SPLIT/, metrics/NAME.json and plots/NAME.csv, where NAME is `evaluate`, or
     `ablate/CONDITION` with --condition. Started again after a kill, it skips finished episodes.
     """
@@ -54,7 +62,7 @@ def main(
     metrics = metrics or Path("metrics", f"{name}.json")
     table = table or Path("plots", f"{name}.csv")
     trial = Trial.of(params, condition)
-    splits = find_splits(trial, params.evaluate.splits, Path("data/tasks"), Path("data/latents"))
+    splits = find_splits(trial, params.evaluate.splits, Path("data/tasks"), latents)
     if not model_path.is_dir():
         raise UserError(f"model path {model_path} does not exist; stages/train.py trains an actor")
 

@@ -25,14 +25,16 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 import interlat
 from interlat import distributed
+from interlat.agents.compressed import CompressedSpeaker
 from interlat.agents.speaker import Speaker
 from interlat.config import CollectConfig, UserError
 from interlat.latents.columns import STORE_DTYPES
 from interlat.latents.message import Message
 from interlat.latents.store import LatentStore
 from interlat.latents.writer import LatentWriter
+from interlat.models.compressor import Compressor
 from interlat.models.load import public_name, tokenizer_digest, weights_digest
-from interlat.models.sender import output_head, sender_prompt
+from interlat.models.sender import sender_prompt
 from interlat.tasks import Task
 
 PIECE_BATCHES = 4
@@ -61,7 +63,8 @@ class CollectionSummary(NamedTuple):
     failed: int
     """Tasks without a message."""
     plan_exact: float | None
-    """Share of plans equal to the task's own, token for token; None when sampled or without."""
+    """Share of plans equal to the task's own, token for token; None when sampled, without, or from
+    a student, who says none."""
     tokens_per_second: float = 0.0
     """Speed of this process in this run; 0 when nothing was left to do."""
 
@@ -118,24 +121,26 @@ def collect(
     seed: int,
     sender: str,
     revision: str | None = None,
+    student: Compressor | None = None,
     on_progress: OnProgress = lambda done, note: None,
 ) -> CollectionSummary:
     """Write the latent store of these tasks at ``output``; every process of the job calls it.
 
-    sender: path or hub id of the model, for its name in the manifest. on_progress: called by the
-    main process with the number of tasks finished since the last call, and a note.
+    sender: path or hub id of the model, for its name in the manifest. student: to ask instead of
+    the model, which is its own. on_progress: called by the main process with the number of tasks
+    finished since the last call, and a note.
     Work that was begun with the same model, tasks and settings is resumed; other work is dropped.
     Raises UserError without tasks, for more than ``max_errors`` failed tasks and a taken output.
     """
     if not tasks:
         raise UserError("there is no task to collect a message for")
-    speaker = Speaker(model, tokenizer, config, seed)
+    speaker = _speaker(model, tokenizer, config, seed, student)
     unaskable = speaker.prepare(tasks).failures
     _stop_at_too_many(unaskable, len(tasks), config)
     writer = LatentWriter(
         output,
         _work(tasks, speaker, sender, revision),
-        width=output_head(model).weight.shape[1],
+        width=speaker.width,
         dtype=config.store_dtype,
         questions=any("type" in task.env_args for task in tasks),
     )
@@ -158,7 +163,9 @@ def collect(
         distributed.barrier()
     finally:
         writer.release()
-    return _summary(tasks, tokenizer, LatentStore(output), config)._replace(tokens_per_second=speed)
+    judged = student is None and not config.do_sample
+    summary = _summary(tasks, tokenizer, LatentStore(output), judged=judged)
+    return summary._replace(tokens_per_second=speed)
 
 
 def estimate(
@@ -168,12 +175,13 @@ def estimate(
     config: CollectConfig,
     *,
     seed: int,
+    student: Compressor | None = None,
 ) -> Estimate:
     """What collecting these tasks with this many processes would take; writes nothing.
 
     Raises UserError when none of the tasks that it asks can be spoken.
     """
-    speaker = Speaker(model, tokenizer, config, seed)
+    speaker = _speaker(model, tokenizer, config, seed, student)
     lengths, unaskable = speaker.prepare(tasks)
     asked = min(len(tasks), PROBED_TASKS)
     spread = [tasks[i * len(tasks) // asked] for i in range(asked)]
@@ -240,6 +248,18 @@ class _Progress:
         size = decimal(self._numbers * self._number_bytes)
         others = f" in 1 of {distributed.world_size()} processes" * (distributed.world_size() > 1)
         self._on_progress(done, f"{self.speed:,.0f} tokens/s, {size}, {failed} errors{others}")
+
+
+def _speaker(
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    config: CollectConfig,
+    seed: int,
+    student: Compressor | None,
+) -> Speaker:
+    if student is None:
+        return Speaker(model, tokenizer, config, seed)
+    return CompressedSpeaker(student, config, seed)
 
 
 def _write_pieces(
@@ -323,7 +343,7 @@ def _work(
             "sha256": _digest(asked),
         },
         "tasks": {"count": len(tasks), "sha256": _digest(task.task_id for task in tasks)},
-        "generation": _generation(config, speaker.seed),
+        **speaker.provenance(),
         "packages": {
             "interlat": interlat.__version__,
             **{name: version(name) for name in PACKAGES},
@@ -331,20 +351,12 @@ def _work(
     }
 
 
-def _generation(config: CollectConfig, seed: int) -> dict[str, Any]:
-    """What decides the tokens, the rows and their rounding; greedy choice has no seed."""
-    names = ["max_new_tokens", "repetition_penalty", "batch_size", "first_k", "max_hidden_states"]
-    names += ["do_sample"]
-    names += ["temperature", "top_p", "top_k"] if config.do_sample else []
-    settings = {name: getattr(config, name) for name in names}
-    return {**settings, "seed": seed} if config.do_sample else settings
-
-
 def _summary(
     tasks: Sequence[Task],
     tokenizer: PreTrainedTokenizerBase,
     store: LatentStore,
-    config: CollectConfig,
+    *,
+    judged: bool,
 ) -> CollectionSummary:
     rows = int(store.lengths.sum())
     return CollectionSummary(
@@ -353,7 +365,7 @@ def _summary(
         mean_length=rows / len(store),
         finished=store.texts("finish_reason").count("eos") / len(store),
         failed=len(store.failures),
-        plan_exact=None if config.do_sample else _plan_exact(tasks, tokenizer, store),
+        plan_exact=_plan_exact(tasks, tokenizer, store) if judged else None,
     )
 
 

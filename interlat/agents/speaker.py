@@ -6,7 +6,7 @@ into messages in this form can be collected from: ``collect`` asks for nothing e
 
 import logging
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from accelerate.utils.memory import clear_device_cache, should_reduce_batch_size
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -19,6 +19,7 @@ from interlat.models.capacity import replies_that_fit
 from interlat.models.sender import (
     context_length,
     encode_prompts,
+    output_head,
     sender_prompt,
     speak,
     vocabulary_size,
@@ -41,7 +42,9 @@ class Prompts(NamedTuple):
     """Task id -> reason, of the tasks that cannot be asked."""
 
 
-class _Question(NamedTuple):
+class Question(NamedTuple):
+    """A task and what the sender is asked about it, as token ids."""
+
     task: Task
     prompt: list[int]
 
@@ -61,17 +64,34 @@ class Speaker:
         self.limit = config.batch_size or 1
         """Replies spoken at once, at most; falls when memory runs out, and stays there."""
 
+    @property
+    def width(self) -> int:
+        """Of the messages."""
+        return output_head(self.model).weight.shape[1]
+
+    def provenance(self) -> dict[str, Any]:
+        """What decides the tokens, the rows and their rounding; greedy choice has no seed."""
+        config = self.config
+        names = ["max_new_tokens", "repetition_penalty", "batch_size", "first_k"]
+        names += ["max_hidden_states", "do_sample"]
+        names += ["temperature", "top_p", "top_k"] if config.do_sample else []
+        generation = {name: getattr(config, name) for name in names}
+        return {"generation": generation | ({"seed": self.seed} if config.do_sample else {})}
+
     def prepare(self, tasks: Sequence[Task]) -> Prompts:
         """Look at all tasks before the first is asked; without a batch size, find one that fits."""
         lengths: list[int] = []
         failures: dict[str, str] = {}
+        longest = 0
         for start in range(0, len(tasks), ENCODED_AT_ONCE):
             for question in self._questions(tasks[start : start + ENCODED_AT_ONCE]):
                 lengths.append(len(question.prompt))
                 if reason := self._unaskable(question):
                     failures[question.task.task_id] = reason
-        if self.config.batch_size is None and lengths:
-            self.limit = self._fitting(max(lengths))
+                else:
+                    longest = max(longest, len(question.prompt))
+        if self.config.batch_size is None and longest:
+            self.limit = self._fitting(longest)
         return Prompts(lengths, failures)
 
     def messages(self, tasks: Sequence[Task]) -> dict[str, Outcome]:
@@ -99,12 +119,12 @@ class Speaker:
         room = self.config.max_new_tokens if context is None else context - prompt
         return max(0, min(self.config.max_new_tokens, room))
 
-    def _questions(self, tasks: Sequence[Task]) -> list[_Question]:
+    def _questions(self, tasks: Sequence[Task]) -> list[Question]:
         texts = [sender_prompt(task, self.config.prompt_template) for task in tasks]
         prompts = encode_prompts(self.tokenizer, texts, self.config.chat_template)
-        return list(map(_Question, tasks, prompts))
+        return list(map(Question, tasks, prompts))
 
-    def _unaskable(self, question: _Question) -> str | None:
+    def _unaskable(self, question: Question) -> str | None:
         (task, prompt), context = question, context_length(self.model)
         if not prompt or (context is not None and len(prompt) >= context):
             most = "any number" if context is None else f"1 to {context - 1}"
@@ -119,7 +139,7 @@ class Speaker:
             )
         return None
 
-    def _asked(self, batch: Sequence[_Question]) -> dict[str, Outcome]:
+    def _asked(self, batch: Sequence[Question]) -> dict[str, Outcome]:
         """Outcomes by task id. A batch that the model fails on is asked again in halves, so that a
         task which it cannot do costs itself alone."""
         try:
@@ -138,7 +158,7 @@ class Speaker:
             _log.warning("out of memory: going on with %d tasks at once", self.limit)
         return self._asked(batch[:half]) | self._asked(batch[half:])
 
-    def _spoken(self, batch: Sequence[_Question]) -> dict[str, Outcome]:
+    def _spoken(self, batch: Sequence[Question]) -> dict[str, Outcome]:
         config = self.config
         spoken = speak(
             self.model,

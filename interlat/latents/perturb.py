@@ -7,6 +7,7 @@ means the same everywhere). Definitions: arXiv 2511.09149, section 4.1, and its 
 
 import re
 from collections.abc import Sequence
+from itertools import pairwise
 
 import torch
 from torch import Tensor
@@ -38,6 +39,34 @@ def first_k(hidden_LD: Tensor, k: int) -> Tensor:
     if k < 0:
         raise ValueError(f"k must not be negative, not {k}")
     return hidden_LD[:k]
+
+
+def evenly_spaced_k(hidden_LD: Tensor, k: int) -> Tensor:
+    """k rows at even distances (all of them when there are fewer); ValueError when k < 0.
+
+    The middle row of each of k parts of like length.
+    """
+    length = hidden_LD.shape[0]
+    if k < 0:
+        raise ValueError(f"k must not be negative, not {k}")
+    if length <= k:
+        return hidden_LD
+    return hidden_LD[[(2 * i + 1) * length // (2 * k) for i in range(k)]]
+
+
+def mean_pooled_k(hidden_LD: Tensor, k: int) -> Tensor:
+    """The mean rows of k parts of like length (all rows when there are fewer).
+
+    Raises ValueError when k < 0.
+    """
+    if k < 0:
+        raise ValueError(f"k must not be negative, not {k}")
+    length = hidden_LD.shape[0]
+    if length <= k or not k:
+        return hidden_LD[:k]
+    bounds = [i * length // k for i in range(k + 1)]
+    means = [hidden_LD[start:stop].float().mean(dim=0) for start, stop in pairwise(bounds)]
+    return torch.stack(means).to(hidden_LD.dtype)
 
 
 def truncate_last_percent(hidden_LD: Tensor, percent: float) -> Tensor:

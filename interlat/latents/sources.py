@@ -46,7 +46,7 @@ def deliver(
     """What ``source`` brings to the actor for this task.
 
     task_id: the key in the store; see ``message_key``. store: None will do for source "none".
-    Latent rows are then pruned, cut by percent, and cut to the first k, as ``hidden`` says.
+    Latent rows are then pruned, cut by percent, and reduced to k, as ``hidden`` says.
     Raises UserError for an unknown source, and where the store cannot serve it.
     """
     if source not in SOURCES:
@@ -119,6 +119,12 @@ SOURCES: Mapping[str, Callable[[Request], Delivery]] = {
     "noised": noised,
 }
 
+SHORTENED: Mapping[str, Callable[[Tensor, int], Tensor]] = {
+    "first": perturb.first_k,
+    "even": perturb.evenly_spaced_k,
+    "mean": perturb.mean_pooled_k,
+}
+
 
 def _latent(request: Request, message: Message, rows_LD: Tensor) -> Delivery:
     """The rows in the shape that ``hidden`` asks for."""
@@ -130,5 +136,5 @@ def _latent(request: Request, message: Message, rows_LD: Tensor) -> Delivery:
         rows_LD = perturb.prune(rows_LD, message.plan, threshold=hidden.prune_threshold, **limits)
     rows_LD = perturb.truncate_last_percent(rows_LD, hidden.truncate_last_percent)
     if hidden.first_k is not None:
-        rows_LD = perturb.first_k(rows_LD, hidden.first_k)
+        rows_LD = SHORTENED[hidden.shorten](rows_LD, hidden.first_k)
     return Delivery(hidden_LD=rows_LD)

@@ -41,8 +41,14 @@ class Sender:
 
     @classmethod
     def of(cls, store: LatentStore) -> Self | None:
-        """The sender of a store's messages; None where no manifest says it."""
-        model = (store.manifest or {}).get("model")
+        """The sender of a store's messages, or the one that a student stands in for.
+
+        None where no manifest says it.
+        """
+        manifest = store.manifest or {}
+        model = manifest.get("model")
+        if "compressed" in manifest:
+            model = manifest["compressed"]["stands_for"]
         if not isinstance(model, Mapping) or "weights_sha256" not in model:
             return None
         return cls(str(model.get("name", "")), str(model["weights_sha256"]), store.width)

@@ -211,13 +211,13 @@ def _final(points: Sequence[Point], course: Course, actor: Actor) -> dict[str, f
         **samples,
         "tasks_without_latents": course.without_latents,
         "messages_truncated": course.truncated,
-        **_validated(points, best=course.config.keep == "best"),
+        **validated(points, best=course.config.keep == "best"),
         "supervised_tokens": sum(t.supervised for t in course.totals[: int(last[-1]["step"])]),
         "parameters": sum(p.numel() for p in actor.parameters()),
     }
 
 
-def _validated(points: Sequence[Point], *, best: bool) -> Point:
+def validated(points: Sequence[Point], *, best: bool) -> Point:
     """What was validated of the weights that are kept, and the step that they are of."""
     looks = [point for point in points if "validation_loss" in point]
     if not looks:

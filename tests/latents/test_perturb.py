@@ -9,8 +9,10 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from interlat.latents.perturb import (
+    evenly_spaced_k,
     first_k,
     importance,
+    mean_pooled_k,
     noised,
     prune,
     truncate_last_percent,
@@ -137,3 +139,22 @@ def test_arguments_out_of_range_are_refused():
     ):
         with pytest.raises(ValueError, match=r"must|exactly"):
             call()
+
+
+@given(length=st.integers(1, 40), k=st.integers(1, 40))
+def test_spaced_and_pooled_rows_are_k_and_stand_for_parts_of_like_length(length, k):
+    hidden_LD = torch.arange(float(length))[:, None].repeat(1, 2)
+    spaced_KD, pooled_KD = evenly_spaced_k(hidden_LD, k), mean_pooled_k(hidden_LD, k)
+    assert len(spaced_KD) == len(pooled_KD) == min(k, length)
+    assert (spaced_KD.diff(dim=0) >= 1).all()
+    assert ((spaced_KD - pooled_KD).abs() <= 1).all()
+    if length % k == 0:
+        parts = hidden_LD.unflatten(0, (k, length // k))
+        torch.testing.assert_close(pooled_KD, parts.mean(dim=1))
+
+
+@pytest.mark.parametrize("shorten", [first_k, evenly_spaced_k, mean_pooled_k])
+def test_no_fewer_than_no_rows_are_kept(shorten):
+    with pytest.raises(ValueError, match="k must not be negative"):
+        shorten(torch.zeros(3, 2), -1)
+    assert shorten(torch.zeros(3, 2), 9).shape == (3, 2)
