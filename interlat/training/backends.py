@@ -119,9 +119,16 @@ def _reading_of_deepspeed() -> Iterator[None]:
     from deepspeed.runtime.fp16.loss_scaler import LossScaler
     from deepspeed.runtime.zero.config import ZeroStageEnum
 
+    def stage(kind: Any, name: str) -> ZeroStageEnum:
+        """What some versions of Python write an enumeration's member as: getattr(kind, name)."""
+        if kind is not ZeroStageEnum:
+            raise ValueError(f"a checkpoint asks for {name} of {kind}")
+        return ZeroStageEnum[name]
+
+    readable = [LossScaler, ZeroStageEnum, (stage, "builtins.getattr")]
     os.environ[FORCE_DATA_ONLY] = "1"
     try:
-        with torch.serialization.safe_globals([LossScaler, ZeroStageEnum]):
+        with torch.serialization.safe_globals(readable):
             yield
     finally:
         del os.environ[FORCE_DATA_ONLY]

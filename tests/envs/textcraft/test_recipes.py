@@ -105,7 +105,7 @@ def test_equal_ingredients_are_counted_together(write_minecraft: Write) -> None:
 def test_of_a_circle_the_recipe_of_the_later_file_goes(
     write_minecraft: Write, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level(logging.DEBUG)
+    caplog.set_level(logging.DEBUG, logger="interlat")
     pack = {"z": shapeless("ingot", "nugget"), "a": shapeless("nugget", "ingot")}
     book = load_book(write_minecraft(pack))
     assert [recipe.makes for recipe in book.recipes] == ["nugget"]
