@@ -9,7 +9,7 @@ from interlat.questions.judge import Judge
 
 @pytest.fixture
 def judge() -> Iterator[Judge]:
-    judge = Judge(limit_s=2.0)
+    judge = Judge(limit_s=8.0)
     yield judge
     judge.close()
 
@@ -28,5 +28,5 @@ def test_an_item_that_takes_too_long_is_wrong_and_the_next_one_is_graded(judge: 
     assert judge.grade(r"\boxed{x^2+2x+1}", gold).reason == "equivalent"
     start = time.monotonic()
     assert judge.grade(r"\boxed{9^{9^{9^{9}}}+x}", r"\boxed{8^{9^{9}}+x}").correct is False
-    assert time.monotonic() - start < 20
+    assert time.monotonic() - start < 60
     assert judge.grade(r"\boxed{x^2-2x+1}", gold).reason == "different"
